@@ -1,0 +1,13 @@
+"""Where checks/, playbooks/ and images/ are: beside the package in a checkout, below it in a wheel."""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_IN_WHEEL = _PACKAGE / "_bundled"
+_ROOT = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent
+
+CHECKS = _ROOT / "checks"
+PLAYBOOKS = _ROOT / "playbooks"
+IMAGES = _ROOT / "images"
+PROGRAMS = _PACKAGE / "programs"
+KNOWLEDGE = _PACKAGE / "knowledge"

@@ -1,0 +1,62 @@
+"""The command line: argv in, exit status out; each command is a module of this package, imported when it is run."""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from lpxdoctor.errors import DoctorError, UsageError
+
+# Command -> its line in --help. A command's module is lpxdoctor.cli.<name>, its click command `command`.
+COMMANDS = {
+    "check": "Judge this host, or recorded evidence, and name one root cause.",
+    "checks": "List the checks.",
+    "explain": "Show why a check matters, how to fix what it finds, and its source.",
+    "collect": "Write down what the probes see, as evidence to keep or to send.",
+    "deploy": "Roll out the pinned vLLM container and wait until it is healthy.",
+    "undeploy": "Remove a deployed engine.",
+    "baseline": "Measure TTFT, TPOT and tokens/s of a running engine.",
+}
+
+
+class _Commands(click.Group):
+    """A group whose commands are imported when asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"lpxdoctor.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="lpxdoctor")
+def group() -> None:
+    """Judge NVIDIA inference servers, roll out a pinned engine, measure its decode speed."""
+
+
+def run(argv: list[str]) -> int:
+    """Run one command and return its exit status: its own, 64 for wrong use, 130 for Ctrl-C, an error's own."""
+    try:
+        status: Any = group.main(args=argv, prog_name="lpxdoctor", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return UsageError.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        print("Interrupted.", file=sys.stderr)
+        return 130
+    except DoctorError as error:
+        print(f"lpxdoctor: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:  # the reader (head, less) went away; what it asked for was written
+        sys.stderr.close()
+        return 0
+    return status if isinstance(status, int) else 0

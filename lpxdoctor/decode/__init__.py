@@ -1,0 +1,1 @@
+"""Target in, verdict out: timed streaming requests, statistics, profile."""

@@ -1,0 +1,1 @@
+"""One module per layer: its probes and a pure parse into a frozen dataclass."""

@@ -1,0 +1,1 @@
+"""Compatibility tables with source and date per row, and their typed reader."""
