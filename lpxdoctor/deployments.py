@@ -1,0 +1,112 @@
+"""What was deployed, and how to reach it: records as JSON files below the state directory."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from lpxdoctor.errors import SetupError, UsageError
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One engine on one host."""
+
+    name: str  # what `lpxdoctor baseline` takes: the engine's name, NAME@host where one run reached several
+    host: str  # as the inventory names it, "localhost" for a local one
+    url: str  # where the host itself reaches the engine, such as http://127.0.0.1:8000
+    served_model: str  # the "model" of a request
+    api_key_file: str | None  # on the host, readable by root or who deployed; None: no key is asked for
+    image: str  # repository@sha256:... or an image id
+    engine_version: str
+    arguments: tuple[str, ...]  # of the engine, after the entry point
+    model_path: str  # on the host
+    ssh: tuple[str, ...]  # argv that runs a command on the host when one is appended; () for this machine
+    created: str  # ISO 8601, UTC
+
+
+def state_dir() -> Path:
+    """Return the directory where lpxdoctor keeps what it must remember; it need not exist yet."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    # The XDG base directory specification: a relative path is invalid and to be ignored.
+    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return root / "lpxdoctor"
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all recorded deployments, sorted."""
+    return tuple(sorted(unquote(path.stem) for path in _directory().glob("*.json")))
+
+
+def save(deployment: Deployment) -> Path:
+    """Write the record, replacing one of the same name in a single step; return the file.
+
+    Raises:
+        SetupError: the state directory cannot be written.
+    """
+    target = _file(deployment.name)
+    content = msgspec.json.format(msgspec.json.encode(deployment), indent=2) + b"\n"
+    try:
+        state_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        _replace(target, content)
+    except OSError as error:
+        raise SetupError(
+            f"The record of {deployment.name} could not be written: {error}.\n"
+            "Set XDG_STATE_HOME to a directory that can be written, and run this again."
+        ) from error
+    return target
+
+
+def load(name: str) -> Deployment:
+    """Return the recorded deployment of that name.
+
+    Raises:
+        UsageError: there is none, or its file cannot be read; the message names those that there are.
+    """
+    target = _file(name)
+    try:
+        return msgspec.json.decode(target.read_bytes(), type=Deployment)
+    except FileNotFoundError:
+        known = ", ".join(names())
+        there_are = (
+            f"Recorded here: {known}." if known else "None is recorded here: lpxdoctor deploy makes one."
+        )
+        raise UsageError(f"No deployment named {name} is recorded in {target.parent}.\n{there_are}") from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            f"The record {target} cannot be read: {error}.\n"
+            f"Run lpxdoctor deploy --name {name} again, which rewrites it."
+        ) from error
+
+
+def remove(name: str) -> bool:
+    """Delete the record; tell whether there was one."""
+    try:
+        _file(name).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _directory() -> Path:
+    return state_dir() / "deployments"
+
+
+def _file(name: str) -> Path:
+    # Quoted, so that no name leaves the directory and an IPv6 host stays one file.
+    return _directory() / f"{quote(name, safe='@')}.json"
+
+
+def _replace(target: Path, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".")  # mode 0600 by itself
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise
