@@ -1,0 +1,59 @@
+"""The machine's Docker Engine for tests: a command line in, its output out, with an engine made to answer first."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+LAB = Path(__file__).resolve().parent
+ROOT = LAB.parent.parent
+
+
+def run(*argv: str | Path, timeout_s: float = 120, stdin: bytes | None = None) -> str:
+    """Return what a command wrote to stdout, or fail the test with everything it said."""
+    done = subprocess.run(argv, capture_output=True, timeout=timeout_s, input=stdin, check=False)
+    said = done.stdout.decode(errors="replace")
+    assert done.returncode == 0, f"{argv} ended with {done.returncode}\n{said}\n{done.stderr.decode(errors='replace')}"
+    return said.strip()
+
+
+def docker(*argv: str | Path, timeout_s: float = 120, stdin: bytes | None = None) -> str:
+    """Run one docker command against the machine's engine."""
+    return run("docker", *argv, timeout_s=timeout_s, stdin=stdin)
+
+
+def build(script: Path, *argv: str) -> str:
+    """Run a build script of this repository and return the image it names on its last line."""
+    return run(script, *argv, timeout_s=1200).splitlines()[-1]
+
+
+@contextmanager
+def container(image: str, *options: str, command: tuple[str, ...] = (), files: bytes = b"") -> Generator[str]:
+    """Start a container, yield its id and remove it with its volumes; files is a tar unpacked at / before it starts."""
+    identity = docker("create", "--label", f"lpxdoctor-lab={os.getpid()}", *options, image, *command)
+    try:
+        if files:
+            docker("cp", "-", f"{identity}:/", stdin=files)
+        docker("start", identity)
+        yield identity
+    finally:
+        docker("rm", "--force", "--volumes", identity)
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that nothing listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def wait_until(true: Callable[[], bool], what: str, said: Callable[[], str], timeout_s: float) -> None:
+    """Poll until a condition holds; fail the test with what was said last when it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, f"{what} did not come within {timeout_s:.0f} s:\n{said()}"
+        time.sleep(0.3)

@@ -1,0 +1,51 @@
+"""The real inference engine for tests: an image and a model directory in, vLLM on 127.0.0.1 out."""
+
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab.engine import container, docker, free_port, wait_until
+
+MAX_MODEL_LEN = 1024
+
+
+@dataclass(frozen=True)
+class Server:
+    """A vLLM that is ready: url has no path, model is the served name; no API key is asked for."""
+
+    url: str
+    model: str
+    container_id: str
+
+
+@contextmanager
+def started(image: str, model_dir: Path) -> Generator[Server]:
+    """Serve the model with random weights until the block ends; within about a minute on two cores."""
+    port = free_port()
+    options = (
+        *("--read-only", "--tmpfs", "/tmp:exec", "--tmpfs", "/root:exec", "--shm-size", "1g"),
+        *("-v", f"{model_dir}:/model:ro", "-p", f"127.0.0.1:{port}:8000"),
+        *("-e", "OMP_NUM_THREADS=1", "-e", "VLLM_CPU_KVCACHE_SPACE=1", "-e", "HF_HUB_OFFLINE=1"),
+        *("-e", "VLLM_NO_USAGE_STATS=1", "--entrypoint", "python3"),
+    )
+    command = (
+        *("-m", "vllm.entrypoints.openai.api_server", "--model", "/model", "--load-format", "dummy"),
+        *("--served-model-name", "tiny", "--enforce-eager", "--max-model-len", str(MAX_MODEL_LEN)),
+        *("--host", "0.0.0.0", "--port", "8000"),
+    )
+    with container(image, *options, command=command) as identity:
+        server = Server(f"http://127.0.0.1:{port}", "tiny", identity)
+        wait_until(lambda: _is_ready(server), "vLLM", lambda: docker("logs", "--tail", "30", identity), timeout_s=240)
+        yield server
+
+
+def _is_ready(server: Server) -> bool:
+    running = docker("inspect", "--format", "{{.State.Running}}", server.container_id)
+    assert running == "true", docker("logs", "--tail", "30", server.container_id)
+    try:
+        with urllib.request.urlopen(f"{server.url}/health", timeout=5) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
