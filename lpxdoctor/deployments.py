@@ -71,9 +71,7 @@ def load(name: str) -> Deployment:
         return msgspec.json.decode(target.read_bytes(), type=Deployment)
     except FileNotFoundError:
         known = ", ".join(names())
-        there_are = (
-            f"Recorded here: {known}." if known else "None is recorded here: lpxdoctor deploy makes one."
-        )
+        there_are = f"Recorded here: {known}." if known else "None is recorded here: lpxdoctor deploy makes one."
         raise UsageError(f"No deployment named {name} is recorded in {target.parent}.\n{there_are}") from None
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(

@@ -1,0 +1,72 @@
+"""Load check files by path, the bundled ones and then the site's, and return the checks in the order of the chain."""
+
+import importlib.util
+import os
+import stat
+from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from lpxdoctor import bundled
+from lpxdoctor.check import Check
+from lpxdoctor.errors import UsageError
+
+SITE_CHECKS = Path("/etc/lpxdoctor/checks.d")
+# A fault in an earlier file explains one in a later file.
+CHAIN = ("host", "boot", "driver", "gpu", "fabric", "cuda", "container", "engine", "decode")
+
+
+def load(site: Path | None = SITE_CHECKS) -> tuple[Check[...], ...]:
+    """Return every check; site=None leaves the site's out.
+
+    Raises UsageError for a site's file that others can write, that cannot be imported, or whose ids or edges clash.
+    """
+    paths = sorted(bundled.CHECKS.glob("*.py"), key=lambda path: (CHAIN.index(path.stem), path))
+    if site is not None and site.is_dir():
+        _refuse_if_others_write(site)
+        for path in sorted(site.glob("*.py")):
+            _refuse_if_others_write(path)
+            paths.append(path)
+    return ordered(check for path in paths for check in load_file(path))
+
+
+def load_file(path: Path) -> tuple[Check[...], ...]:
+    """Return the checks of one file, in the order in which they stand there."""
+    spec = importlib.util.spec_from_file_location(f"lpxdoctor_checks_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a site's file may do anything; the bundled ones are tested
+        raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    return tuple(value for value in vars(module).values() if isinstance(value, Check))
+
+
+def ordered(checks: Iterable[Check[...]]) -> tuple[Check[...], ...]:
+    """Return checks so that each comes behind what it follows from, and otherwise in the order given."""
+    by_id: dict[str, Check[...]] = {}
+    for check in checks:
+        if check.id in by_id:
+            raise UsageError(f"two checks have the id {check.id}; to replace a bundled one, disable it in policy.toml")
+        by_id[check.id] = check
+    for check in by_id.values():
+        for earlier in check.after:
+            if earlier not in by_id:
+                raise UsageError(f"{check.id} comes after {earlier}, and no check has that id")
+    try:
+        order = TopologicalSorter({check.id: check.after for check in by_id.values()}).static_order()
+        place = {id_: number for number, id_ in enumerate(order)}
+    except CycleError as error:
+        raise UsageError(f"checks follow from each other in a circle: {' -> '.join(error.args[1])}") from None
+    return tuple(sorted(by_id.values(), key=lambda check: place[check.id]))
+
+
+def _refuse_if_others_write(path: Path) -> None:
+    """Raise UsageError unless only root or the caller can change a file: what lies there is run."""
+    info = path.stat()
+    if info.st_uid not in (0, os.getuid()) or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UsageError(
+            f"{path} could have been written by others than root and you, so it is not run. "
+            f"Type: chown root {path} && chmod go-w {path}"
+        )

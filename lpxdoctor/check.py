@@ -1,0 +1,116 @@
+"""What a check file imports: a decorator that makes a Check of a documented function of facts, and what it yields."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, Literal, ParamSpec, get_type_hints
+
+P = ParamSpec("P")
+
+# Where in the chain a fault lies; each is judged before the next is blamed.
+Layer = Literal["hardware", "driver", "engine", "deployment"]
+
+
+class Severity(Enum):
+    """How bad a finding is; the value is its word in reports."""
+
+    FAIL = "fail"
+    WARN = "warn"
+    INFO = "info"
+
+
+class NotApplicable(Exception):  # noqa: N818 - it is an answer, raised to leave a generator early
+    """The check has no meaning on this host; str() of it says why."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One observation: what it is, its value, and where it was read."""
+
+    what: str
+    value: str
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: on which part of the host, what was seen, and what to type against it here.
+
+    Where do is empty, the Fix section of the check stands.
+    """
+
+    message: str
+    subject: str = ""
+    seen: tuple[Seen, ...] = ()
+    do: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Check(Generic[P]):
+    """A pure function of facts with its id, its severity, what it follows from, and its explanation."""
+
+    id: str
+    severity: Severity
+    layer: Layer
+    after: tuple[str, ...]
+    fix: str  # the playbook that puts it right, or ""
+    function: Callable[P, Iterator[Finding]]
+    title: str
+    why: str
+    cure: str
+    source: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[Finding]:
+        """Yield what is wrong, given the facts."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def parameters(self) -> dict[str, type]:
+        """The facts it needs: {parameter: type}."""
+        hints = get_type_hints(self.function)
+        return {name: kind for name, kind in hints.items() if name != "return"}
+
+
+def check(
+    id: str,  # noqa: A002 - the word every report uses
+    severity: Severity,
+    *,
+    layer: Layer,
+    after: tuple[str, ...] | list[str] = (),
+    fix: str = "",
+) -> Callable[[Callable[P, Iterator[Finding]]], Check[P]]:
+    """Make a check of a generator function whose docstring has a title line and Why, Fix and Source sections.
+
+    Args:
+        id: the illness, "<file>.<what-is-wrong>", written out so that a grep for it lands here.
+        severity: of everything that it yields.
+        layer: where in the chain the fault lies.
+        after: ids of what it would only repeat: when one of them fails, this check is BLOCKED by it.
+        fix: the playbook that puts it right.
+    """
+
+    def make(function: Callable[P, Iterator[Finding]]) -> Check[P]:
+        text = _sections(inspect.getdoc(function) or "")
+        return Check(
+            id=id,
+            severity=severity,
+            layer=layer,
+            after=tuple(after),
+            fix=fix,
+            function=function,
+            title=text["Title"].rstrip("."),
+            why=text.get("Why", ""),
+            cure=text.get("Fix", ""),
+            source=text.get("Source", ""),
+        )
+
+    return make
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Split a docstring into its title and its sections; a section runs to the next one, blank lines kept."""
+    parts = re.split(r"^(Why|Fix|Source):\s*", text, flags=re.MULTILINE)
+    named = {name: inspect.cleandoc(body).strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return {"Title": " ".join(parts[0].split()), **named}

@@ -1,0 +1,156 @@
+"""Checks, facts and policy in; a result for each check out, with what follows from a failure BLOCKED by it."""
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from lpxdoctor.check import Check, Finding, NotApplicable, Severity
+from lpxdoctor.evidence import Evidence, Probe, Unreadable
+from lpxdoctor.facts.fact import Fact
+from lpxdoctor.policy import Policy, Waiver
+
+
+class State(Enum):
+    """How a check ended."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    FOUND = "found"
+    BLOCKED = "blocked"
+    UNKNOWN = "unknown"
+    CRASHED = "crashed"
+    NOT_APPLICABLE = "not applicable"
+    WAIVED = "waived"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One check's end: what it found, or by which failed check it is blocked, or why it could not be judged."""
+
+    check: Check[...]
+    state: State
+    severity: Severity
+    findings: tuple[Finding, ...] = ()
+    reason: str = ""
+    blocked_by: str = ""
+    waiver: Waiver | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether what follows from this check is blocked by it."""
+        return self.state is State.FOUND and self.severity is Severity.FAIL
+
+
+class Verdict(Enum):
+    """What a host is; the number is the exit status of check."""
+
+    HEALTHY = 0
+    WARNING = 1
+    FAILED = 2
+    UNKNOWN = 3
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All results of one host, the facts that they rest on, and how much of what applies was judged."""
+
+    host: str
+    facts: Mapping[type[Fact], Fact]
+    results: tuple[Result, ...]
+    min_coverage: float
+
+    def of(self, *states: State) -> tuple[Result, ...]:
+        """The results in these states."""
+        return tuple(result for result in self.results if result.state in states)
+
+    @property
+    def found(self) -> tuple[Result, ...]:
+        """What was found, the root cause first: failures before warnings, earlier in the chain before later."""
+        order = list(Severity)
+        return tuple(sorted(self.of(State.FOUND), key=lambda result: order.index(result.severity)))
+
+    @property
+    def coverage(self) -> tuple[int, int]:
+        """(checks that were judged, checks that apply)."""
+        applicable = len(self.results) - len(self.of(State.NOT_APPLICABLE))
+        return len(self.of(State.PASS, State.FOUND, State.WAIVED)), applicable
+
+    @property
+    def verdict(self) -> Verdict:
+        """Failed where something fails; never healthy, nor only a warning, where too little could be judged."""
+        ran, of = self.coverage
+        if any(result.failed for result in self.results):
+            return Verdict.FAILED
+        if ran == 0 or ran < self.min_coverage * of or self.of(State.CRASHED):
+            return Verdict.UNKNOWN
+        warned = any(result.severity is Severity.WARN for result in self.found)
+        return Verdict.WARNING if warned else Verdict.HEALTHY
+
+
+def facts_of(checks: Iterable[Check[...]]) -> tuple[type[Fact], ...]:
+    """Return the facts that checks need, each once."""
+    kinds = {kind: None for check in checks for kind in check.parameters.values() if issubclass(kind, Fact)}
+    return tuple(kinds)
+
+
+def probes_of(checks: Iterable[Check[...]]) -> tuple[Probe, ...]:
+    """Return the probes whose answers checks need, each once."""
+    return tuple({probe.key: probe for kind in facts_of(checks) for probe in kind.probes}.values())
+
+
+def evaluate(
+    checks: Iterable[Check[...]], evidence: Evidence, policy: Policy, today: datetime.date | None = None
+) -> Judgement:
+    """Judge a host.
+
+    Args:
+        checks: in an order in which each stands behind what it follows from, as catalog.load returns them.
+        evidence: what the host answered.
+        policy: thresholds, and what is disabled, waived or of another severity here.
+        today: until when a waiver holds is compared with it; without it no waiver holds.
+    """
+    wanted = [check for check in checks if check.id not in policy.disabled]
+    facts = {kind: kind.parse(evidence) for kind in facts_of(wanted)}
+    results: dict[str, Result] = {}
+    for check in wanted:
+        severity = Severity(policy.severity.get(check.id, check.severity.value))
+        root = next((root for earlier in check.after if (root := _root(results.get(earlier)))), "")
+        if root:
+            results[check.id] = Result(check, State.BLOCKED, severity, blocked_by=root)
+        else:
+            results[check.id] = _waived(_judge(check, severity, facts, policy), policy, today)
+    return Judgement(evidence.host, facts, tuple(results.values()), policy.limits.min_coverage)
+
+
+def _root(result: Result | None) -> str:
+    """Return the id of the failure at the root of a result, "" where it neither failed nor is blocked."""
+    if result is None:
+        return ""
+    return result.check.id if result.failed else result.blocked_by
+
+
+def _judge(check: Check[...], severity: Severity, facts: Mapping[type[Fact], Fact], policy: Policy) -> Result:
+    """Run one check. What it yielded before it met something unreadable counts."""
+    arguments = {name: policy if kind is Policy else facts[kind] for name, kind in check.parameters.items()}
+    findings: list[Finding] = []
+    reason, state = "", State.PASS
+    try:
+        findings.extend(check(**arguments))
+    except Unreadable as unreadable:
+        reason, state = str(unreadable), State.UNKNOWN
+    except NotApplicable as why:
+        reason, state = str(why), State.NOT_APPLICABLE
+    except Exception as error:  # noqa: BLE001 - a defect in one check is reported as ours and takes no other along
+        reason, state = f"{type(error).__name__}: {error}", State.CRASHED
+    return Result(check, State.FOUND if findings else state, severity, tuple(findings), reason)
+
+
+def _waived(result: Result, policy: Policy, today: datetime.date | None) -> Result:
+    """Return the result WAIVED where a waiver that still holds covers all that it found."""
+    if result.state is not State.FOUND or today is None:
+        return result
+    for waiver in policy.waivers:
+        covers = waiver.id == result.check.id and today <= waiver.until
+        if covers and all(waiver.subject in ("", finding.subject) for finding in result.findings):
+            return replace(result, state=State.WAIVED, waiver=waiver)
+    return result

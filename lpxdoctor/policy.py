@@ -1,0 +1,82 @@
+"""A site's numbers and wishes: the bundled policy.toml, overlaid by the site's own, as one typed value."""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lpxdoctor import bundled
+from lpxdoctor.errors import UsageError
+
+SITE_POLICY = Path("/etc/lpxdoctor/policy.toml")
+
+
+class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What this site's hosts are meant to be; null where the site has not said."""
+
+    gpus: int | None = None
+    driver: str | None = None  # a version ("580.105.08") or a branch ("580")
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Thresholds of checks."""
+
+    min_coverage: float  # share of the applicable checks that must be judged for a host to be called healthy
+    image_disk_gib: float  # free space that the engine's image needs below Docker's root
+    model_disk_gib: float  # free space that a model's weights need
+    shm_mib: int  # /dev/shm that an engine with several GPUs needs
+    gpu_memory_used_share: float  # of a GPU's memory held by others before the engine starts
+    correctable_ecc: int  # correctable errors since boot that are worth a warning
+    temperature_margin_c: int  # degrees below the GPU's own slow-down limit
+
+
+class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A finding that the site accepts until a date, with the reason."""
+
+    id: str
+    reason: str
+    until: datetime.date
+    subject: str = ""  # "" for all
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All of policy.toml."""
+
+    expect: Expect
+    limits: Limits
+    disabled: tuple[str, ...] = ()
+    severity: dict[str, str] = {}
+    waivers: tuple[Waiver, ...] = ()
+
+
+def load(site: Path | None = None) -> Policy:
+    """Return the bundled policy overlaid by the site's file, /etc/lpxdoctor/policy.toml where none is named.
+
+    Raises UsageError where a file cannot be read, or has a key or value that is not one.
+    """
+    merged = _read(bundled.CHECKS / "policy.toml")
+    if site is not None or SITE_POLICY.exists():
+        merged = _overlaid(merged, _read(site or SITE_POLICY))
+    try:
+        return msgspec.convert(merged, Policy)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{site or SITE_POLICY}: {error}. Compare it with {bundled.CHECKS / 'policy.toml'}.") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} is no valid TOML: {error}") from None
+
+
+def _overlaid(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Return above over below, tables merged key by key."""
+    merged = dict(below)
+    for key, value in above.items():
+        lower = merged.get(key)
+        merged[key] = _overlaid(lower, value) if isinstance(lower, dict) and isinstance(value, dict) else value
+    return merged
