@@ -1,0 +1,91 @@
+"""The linters and type checkers, as tests: the tree in, no complaint out."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+
+
+def tracked(*patterns: str) -> tuple[str, ...]:
+    """Return the files of the checkout that git tracks or would, ignored ones left out."""
+    argv = ("git", "ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", "--", *patterns)
+    names = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return tuple(name for name in names if (ROOT / name).is_file())
+
+
+def shell_scripts() -> tuple[str, ...]:
+    """Return the tracked files whose first line names a shell."""
+    starts = ((name, (ROOT / name).read_bytes()[:64].split(b"\n")[0]) for name in tracked())
+    return tuple(name for name, start in starts if start.startswith(b"#!") and start.endswith(b"sh"))
+
+
+def assert_silent(tool: str, *argv: str) -> None:
+    """Run a tool of the virtual environment at the root and show all it says when it complains."""
+    environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
+    done = subprocess.run((BIN / tool, *argv), cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{tool} {' '.join(argv)}\n{done.stdout}\n{done.stderr}"
+
+
+def test_ruff_check() -> None:
+    assert_silent("ruff", "check")
+
+
+def test_ruff_format() -> None:
+    assert_silent("ruff", "format", "--check")
+
+
+def test_imports_go_one_way() -> None:
+    assert_silent("lint-imports")
+
+
+def test_shellcheck() -> None:
+    scripts = shell_scripts()
+    assert {"quickstart", "test", ".ci/run"} <= set(scripts)
+    assert_silent("shellcheck", *scripts)
+
+
+def test_yamllint() -> None:
+    assert_silent("yamllint", "--strict", *tracked("*.yml", "*.yaml", ".yamllint"))
+
+
+@pytest.mark.slow
+def test_mypy() -> None:
+    assert_silent("mypy")
+
+
+@pytest.mark.slow
+def test_pyright() -> None:
+    assert_silent("pyright", "--warnings")
+
+
+@pytest.mark.slow
+def test_ansible_lint() -> None:
+    assert_silent("ansible-lint", "--offline", "--strict", "--profile", "production", "playbooks")
+
+
+@pytest.mark.slow
+def test_the_locks_are_what_pyproject_asks_for() -> None:
+    # --no-index: nothing to download, everything is installed already; pip only compares.
+    wanted = ("install", "--dry-run", "--no-index", "--quiet", "--no-build-isolation", "--editable", ".")
+    assert_silent("pip", *wanted)
+    assert_silent("pip", "install", "--dry-run", "--no-index", "--quiet", "--require-hashes", "-r", "requirements.lock")
+
+
+def test_pre_commit_runs_every_tool_of_these_tests() -> None:
+    configured = (ROOT / ".pre-commit-config.yaml").read_text()
+    for tool in (
+        "ruff check",
+        "ruff format",
+        "mypy",
+        "pyright",
+        "lint-imports",
+        "shellcheck",
+        "yamllint",
+        "ansible-lint",
+    ):
+        assert f"name: {tool}\n" in configured
