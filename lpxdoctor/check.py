@@ -16,9 +16,9 @@ Layer = Literal["hardware", "driver", "engine", "deployment"]
 class Severity(Enum):
     """How bad a finding is; the value is its word in reports."""
 
-    FAIL = "fail"
-    WARN = "warn"
-    INFO = "info"
+    FAIL = "fail"  # it breaks something now, or surely at the next start
+    WARN = "warn"  # it will break something, or slows it
+    INFO = "info"  # worth knowing; the host is healthy with it
 
 
 class NotApplicable(Exception):  # noqa: N818 - it is an answer, raised to leave a generator early

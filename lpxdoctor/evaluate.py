@@ -69,6 +69,10 @@ class Judgement:
         order = list(Severity)
         return tuple(sorted(self.of(State.FOUND), key=lambda result: order.index(result.severity)))
 
+    def blocked_by(self, id_: str) -> tuple[str, ...]:
+        """The ids of the checks that wait for a failed one."""
+        return tuple(result.check.id for result in self.results if result.blocked_by == id_)
+
     @property
     def coverage(self) -> tuple[int, int]:
         """(checks that were judged, checks that apply)."""

@@ -1,0 +1,59 @@
+"""What check and collect share: ask this host what the checks need, with a progress line on a terminal."""
+
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from lpxdoctor import __version__, bundled
+from lpxdoctor.collect import collect
+from lpxdoctor.evidence import Evidence, Probe, Program, from_json
+
+# The proof starts containers; everything else only reads.
+CONTAINER_TEST = "passthrough"
+
+
+def ask(probes: Iterable[Probe], *, container_test: bool, limit_s: float) -> Evidence:
+    """Ask this host; without container_test nothing is started in a container."""
+    wanted = [
+        probe for probe in probes if container_test or not (isinstance(probe, Program) and probe.name == CONTAINER_TEST)
+    ]
+    programs = {
+        **{path.stem: path for path in bundled.PROGRAMS.glob("[!_]*.py")},
+        **{path.stem: path for path in (bundled.IMAGES / "probe").glob("*.py")},
+    }
+    progress = sys.stderr.isatty()
+    try:
+        return collect(
+            wanted,
+            programs,
+            limit_s=limit_s,
+            on_answer=_show if progress else None,
+            collector=f"lpxdoctor {__version__}",
+        )
+    finally:
+        if progress:
+            _clear()
+
+
+def _show(key: str, answered: int, of: int) -> None:
+    # A line rewritten in place: a progress bar of rich would need a thread, and collecting forks.
+    columns = shutil.get_terminal_size().columns - 1
+    print(f"\r{f'{answered}/{of} {key}'[:columns].ljust(columns)}", end="", file=sys.stderr, flush=True)
+
+
+def _clear() -> None:
+    print("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r", end="", file=sys.stderr, flush=True)
+
+
+def read_evidence(path: str) -> Evidence:
+    """Return recorded evidence, from standard input for "-"; raises UsageError where the file holds none."""
+    from lpxdoctor.errors import UsageError  # noqa: PLC0415
+
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        return from_json(text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except ValueError as error:  # undecodable bytes, no JSON, no evidence
+        raise UsageError(f"{path} holds no evidence as `lpxdoctor collect` writes it: {error}") from None

@@ -1,0 +1,96 @@
+"""lpxdoctor check: ask this host, or read evidence, judge it and report."""
+
+import datetime
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from lpxdoctor import catalog, policy
+from lpxdoctor.check import Check
+from lpxdoctor.cli._host import ask, read_evidence
+from lpxdoctor.collect import LIMIT_S
+from lpxdoctor.errors import DoctorError, UsageError
+from lpxdoctor.evaluate import State, Verdict, evaluate, probes_of
+
+FORMATS = ("text", "json")
+
+
+@click.command("check")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--from", "source", metavar="FILE", help="Judge evidence that `collect` wrote, instead of this host.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Also write the JSON report to a file.")
+@click.option("-v", "--verbose", is_flag=True, help="Every finding in full, and a line for every check.")
+@click.option("--no-container-test", is_flag=True, help="Do not prove GPU passthrough by starting containers.")
+@click.option("--limit", "limit_s", type=click.FloatRange(1), default=LIMIT_S, show_default=True, help="Seconds.")
+@click.option("--policy", "policy_file", metavar="FILE", help="Instead of /etc/lpxdoctor/policy.toml.")
+@click.option("--no-site-checks", is_flag=True, help="Leave out /etc/lpxdoctor/checks.d.")
+def command(
+    ids: tuple[str, ...],
+    source: str | None,
+    form: str,
+    output: str | None,
+    verbose: bool,
+    no_container_test: bool,
+    limit_s: float,
+    policy_file: str | None,
+    no_site_checks: bool,
+) -> int:
+    """Judge this host and name one root cause.
+
+    With IDs, only these checks and what they follow from are judged.
+
+    Exit status: 0 nothing worse than a note, 1 warnings, 2 a failure, 3 too little could be judged, 64 wrong use,
+    70 a defect of lpxdoctor.
+    """
+    started = time.monotonic()
+    checks = _chosen(catalog.load(None if no_site_checks else catalog.SITE_CHECKS), ids)
+    site = policy.load(Path(policy_file) if policy_file else None)
+    if source:
+        evidence = read_evidence(source)
+    else:
+        evidence = ask(probes_of(checks), container_test=not no_container_test, limit_s=limit_s)
+    judgement = evaluate(checks, evidence, site, datetime.date.today())  # noqa: DTZ011 - a waiver ends on a local day
+    seconds = None if source else time.monotonic() - started
+    if form == "json" or output:
+        from lpxdoctor.report import json  # noqa: PLC0415 - each form is imported where it is asked for
+
+        text = json.render(judgement)
+        if output:
+            _write(output, text)
+    if form == "json":
+        sys.stdout.write(json.render(judgement))
+    else:
+        from rich.console import Console  # noqa: PLC0415
+
+        from lpxdoctor.report import text as report  # noqa: PLC0415
+
+        report.render(judgement, Console(), seconds=seconds, verbose=verbose)
+    defect = judgement.of(State.CRASHED) and judgement.verdict is not Verdict.FAILED
+    return DoctorError.exit_code if defect else judgement.verdict.value
+
+
+def _chosen(checks: tuple[Check[...], ...], ids: tuple[str, ...]) -> tuple[Check[...], ...]:
+    """Return the named checks and all that they follow from; all checks where none is named."""
+    if not ids:
+        return checks
+    by_id = {check.id: check for check in checks}
+    wanted: set[str] = set()
+    queue = list(ids)
+    while queue:
+        id_ = queue.pop()
+        if id_ not in by_id:
+            raise UsageError(f"no check has the id {id_}. Type: lpxdoctor checks")
+        if id_ not in wanted:
+            wanted.add(id_)
+            queue.extend(by_id[id_].after)
+    return tuple(check for check in checks if check.id in wanted)
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,35 @@
+"""lpxdoctor checks: list the checks."""
+
+import sys
+
+import click
+import msgspec
+
+from lpxdoctor import catalog
+
+
+@click.command("checks")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("--no-site-checks", is_flag=True, help="Leave out /etc/lpxdoctor/checks.d.")
+def command(form: str, no_site_checks: bool) -> int:
+    """List the checks: id, severity, title."""
+    checks = catalog.load(None if no_site_checks else catalog.SITE_CHECKS)
+    if form == "json":
+        rows = [
+            {
+                "id": check.id,
+                "severity": check.severity.value,
+                "layer": check.layer,
+                "title": check.title,
+                "after": check.after,
+                "fix": check.fix,
+            }
+            for check in checks
+        ]
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
+        return 0
+    width = max(len(check.id) for check in checks)
+    for check in checks:
+        print(f"{check.id.ljust(width)}  {check.severity.value.ljust(4)}  {check.title}")
+    print(f"{len(checks)} checks. lpxdoctor explain ID tells more.", file=sys.stderr)
+    return 0

@@ -1,0 +1,53 @@
+"""lpxdoctor collect: write down what the probes see on this host, as evidence."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from lpxdoctor import catalog
+from lpxdoctor.cli._host import ask
+from lpxdoctor.collect import LIMIT_S
+from lpxdoctor.errors import UsageError
+from lpxdoctor.evaluate import probes_of
+from lpxdoctor.evidence import to_json
+
+
+@click.command("collect")
+@click.option("-o", "--output", metavar="FILE", help="Instead of standard output.")
+@click.option("--list", "listing", is_flag=True, help="Only list what would be asked.")
+@click.option("--anonymous", is_flag=True, help="Replace host name, serials, UUIDs and addresses by placeholders.")
+@click.option("--no-container-test", is_flag=True, help="Do not prove GPU passthrough by starting containers.")
+@click.option("--limit", "limit_s", type=click.FloatRange(1), default=LIMIT_S, show_default=True, help="Seconds.")
+def command(output: str | None, listing: bool, anonymous: bool, no_container_test: bool, limit_s: float) -> int:
+    """Write down what this host answers, to be judged elsewhere by `lpxdoctor check --from FILE`.
+
+    Secrets (keys, tokens, passwords) are masked before anything is written.
+    """
+    probes = probes_of(catalog.load())
+    if listing:
+        for key in sorted(probe.key for probe in probes):
+            print(key)
+        return 0
+    evidence = ask(probes, container_test=not no_container_test, limit_s=limit_s)
+    if anonymous:
+        from lpxdoctor.anonymize import anonymize  # noqa: PLC0415 - only where it is asked for
+
+        evidence = anonymize(evidence)
+    text = to_json(evidence)
+    if output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{output}: {error.strerror}") from None
+    failures = sum(1 for answer in evidence.answers.values() if answer.failure not in ("", "absent"))
+    print(
+        f"{len(evidence.answers)} answers in {Path(output)}, {failures} of them a failure to read. "
+        f"Judge it: lpxdoctor check --from {output}",
+        file=sys.stderr,
+    )
+    return 0

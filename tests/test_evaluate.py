@@ -1,0 +1,136 @@
+"""Evaluation: one cause first, what follows blocked, unknown never healthy, a crash never hides."""
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from lpxdoctor import catalog, policy
+from lpxdoctor.check import Check, Finding, NotApplicable, Severity, check
+from lpxdoctor.errors import UsageError
+from lpxdoctor.evaluate import Judgement, State, Verdict, evaluate, probes_of
+from lpxdoctor.evidence import Answer, Evidence, File
+from lpxdoctor.facts.fact import Fact, known
+from lpxdoctor.policy import Waiver
+
+LIGHT = File("/light")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Light(Fact):
+    colour: str
+    probes = (LIGHT,)
+
+    @classmethod
+    def parse(cls, evidence: Evidence) -> "Light":
+        return cls(colour=known(lambda: evidence.text(LIGHT)))
+
+
+def making(
+    id_: str, severity: Severity = Severity.FAIL, after: tuple[str, ...] = (), *, when: str = "red"
+) -> Check[Any]:
+    @check(id_, severity, layer="hardware", after=after)
+    def made(light: Light) -> Iterator[Finding]:
+        """Something is wrong.
+
+        Why: because.
+        Fix: mend it.
+        """
+        if light.colour == when:
+            yield Finding(f"the light is {when}")
+
+    return made
+
+
+@check("host.crashes", Severity.FAIL, layer="hardware")
+def crashes(light: Light) -> Iterator[Finding]:
+    """It has a defect."""
+    yield Finding(str(1 // (len(light.colour) - len(light.colour))))
+
+
+@check("host.elsewhere", Severity.FAIL, layer="hardware")
+def elsewhere(light: Light) -> Iterator[Finding]:
+    """It has no meaning here."""
+    if light.colour:
+        raise NotApplicable("no such thing here")
+    yield Finding("never")
+
+
+def judge(*checks: Check[...], colour: str | None = "red", **changes: Any) -> Judgement:
+    answer = Answer(colour) if colour else Answer(failure="denied", reason="/light: Permission denied")
+    evidence = Evidence("gpu-1", {LIGHT.key: answer})
+    rules = policy.load()
+    fields = {name: changes.get(name, getattr(rules, name)) for name in rules.__struct_fields__}
+    return evaluate(catalog.ordered(checks), evidence, policy.Policy(**fields), datetime.date(2026, 11, 29))
+
+
+def state(judgement: Judgement, id_: str) -> State:
+    return next(result.state for result in judgement.results if result.check.id == id_)
+
+
+def test_what_follows_from_a_failure_is_blocked_by_its_root() -> None:
+    judgement = judge(making("host.c", after=("host.b",)), making("host.b", after=("host.a",)), making("host.a"))
+    assert [result.check.id for result in judgement.found] == ["host.a"]
+    assert judgement.blocked_by("host.a") == ("host.b", "host.c")
+    assert judgement.verdict is Verdict.FAILED
+
+
+def test_a_warning_blocks_nothing() -> None:
+    judgement = judge(making("host.a", Severity.WARN), making("host.b", after=("host.a",)))
+    assert [result.check.id for result in judgement.found] == ["host.b", "host.a"]
+
+
+def test_what_cannot_be_read_is_unknown_with_the_probes_reason_and_never_healthy() -> None:
+    judgement = judge(making("host.a"), colour=None)
+    assert judgement.of(State.UNKNOWN)[0].reason == "file:/light: /light: Permission denied"
+    assert judgement.coverage == (0, 1)
+    assert judgement.verdict is Verdict.UNKNOWN
+
+
+def test_nothing_checked_is_not_healthy() -> None:
+    assert judge().verdict is Verdict.UNKNOWN
+    assert judge(elsewhere).verdict is Verdict.UNKNOWN
+
+
+def test_a_crash_is_reported_as_ours_and_takes_no_other_check_along() -> None:
+    judgement = judge(crashes, making("host.a", when="green"))
+    assert state(judgement, "host.crashes") is State.CRASHED
+    assert state(judgement, "host.a") is State.PASS
+    assert judgement.verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("severity", "verdict"),
+    [(Severity.FAIL, Verdict.FAILED), (Severity.WARN, Verdict.WARNING), (Severity.INFO, Verdict.HEALTHY)],
+)
+def test_the_verdict_is_the_worst_severity(severity: Severity, verdict: Verdict) -> None:
+    assert judge(making("host.a", severity)).verdict is verdict
+
+
+def test_a_site_changes_severities_and_disables_checks() -> None:
+    assert judge(making("host.a"), severity={"host.a": "info"}).verdict is Verdict.HEALTHY
+    assert judge(making("host.a"), making("host.b", when="green"), disabled=("host.a",)).verdict is Verdict.HEALTHY
+
+
+def test_a_waiver_holds_until_its_day() -> None:
+    waiver = Waiver(id="host.a", reason="ordered", until=datetime.date(2026, 11, 29))
+    assert state(judge(making("host.a"), waivers=(waiver,)), "host.a") is State.WAIVED
+    over = Waiver(id="host.a", reason="ordered", until=datetime.date(2026, 11, 28))
+    assert state(judge(making("host.a"), waivers=(over,)), "host.a") is State.FOUND
+    other = Waiver(id="host.a", reason="ordered", until=datetime.date(2027, 1, 1), subject="GPU 3")
+    assert state(judge(making("host.a"), waivers=(other,)), "host.a") is State.FOUND
+
+
+def test_probes_are_asked_once() -> None:
+    assert probes_of([making("host.a"), making("host.b")]) == (LIGHT,)
+
+
+def test_circles_unknown_and_double_ids_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"circle: host\.\w -> host\.\w"):
+        catalog.ordered([making("host.a", after=("host.b",)), making("host.b", after=("host.a",))])
+    with pytest.raises(UsageError, match="no check has that id"):
+        catalog.ordered([making("host.a", after=("host.x",))])
+    with pytest.raises(UsageError, match="two checks have the id"):
+        catalog.ordered([making("host.a"), making("host.a")])
