@@ -31,6 +31,7 @@ _AT_ONCE = 16
 _GRACE_S = 0.3  # a killed child that is not in uninterruptible sleep is gone within this
 _TICK_S = 0.02
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"  # an ordinary user's PATH often lacks them
+_PACKAGE = str(Path(__file__).resolve().parents[1])  # what our programs import lpxdoctor from, also where it was sent
 
 
 def collect(
@@ -150,10 +151,11 @@ class _Run:
                 )
                 return
             argv: tuple[str, ...] = (sys.executable, str(path), *probe.argv)
+            more = {"PYTHONPATH": _PACKAGE}
         else:
-            argv = probe.argv
+            argv, more = probe.argv, {}
         try:
-            pid, fds = _spawn(argv)
+            pid, fds = _spawn(argv, more)
         except OSError as error:
             self._keep(probe, refused(error, argv[0]))
             return
@@ -234,12 +236,13 @@ class _Run:
         self._jobs.remove(job)
 
 
-def _spawn(argv: Sequence[str]) -> tuple[int, list[int]]:
-    """Start a command in a session of its own; return its pid and the ends of its output pipes."""
+def _spawn(argv: Sequence[str], more: Mapping[str, str]) -> tuple[int, list[int]]:
+    """Start a command in a session of its own, with more in its environment; return its pid and its output pipes."""
     environment = {
         **os.environ,
         "LC_ALL": "C.UTF-8",
         "PATH": os.environ.get("PATH", "/usr/bin:/bin") + ":" + _SBIN,
+        **more,
     }
     environment.pop("LANGUAGE", None)
     pairs = [os.pipe(), os.pipe()]

@@ -22,7 +22,7 @@ CAP_BYTES = 8 << 20  # what is longer is cut: a kernel log of weeks is not read 
 # and tokens that are known by their form. modinfo's sig_key and the kernel's "key was rejected" are none and stay.
 _SECRETS = (
     re.compile(
-        r"((?:(?:api|access|private|secret|auth)[_-]?key|token|secret|passw(?:or)?d)[\"']?\s*[=:]\s*[\"']?)([^\s\"',;\\\]]+)",
+        r"((?:(?:api|access|private|secret|auth)[_-]?key|token|secret|passw(?:or)?d)[\"']?\s*[=:]\s*\[?[\"']?)([^\s\"',;\\\]]+)",
         re.IGNORECASE,
     ),
     re.compile(r"(--[\w-]*(?:key|token|secret|password)[ =]|\bBearer )([^\s\"',]+)", re.IGNORECASE),
