@@ -48,8 +48,12 @@ def read_probe(probe: Probe) -> Answer:
 
 
 def _text(path: str) -> str:
+    data = bytearray()
     with open(path, "rb") as file:
-        return file.read(CAP_BYTES).decode("utf-8", "backslashreplace")
+        # In pieces: the kernel refuses to read 4 MiB and more of /proc/sys at once, with ENOMEM.
+        while len(data) < CAP_BYTES and (part := file.read(1 << 16)):
+            data += part
+    return data[:CAP_BYTES].decode("utf-8", "backslashreplace")
 
 
 def _text_or_none(path: str) -> str | None:
