@@ -183,7 +183,8 @@ def _follow(address: str, identity: str, trial: Trial, ends: float) -> None:
             return
         trial.stage = "run"
         out, err = _streams(written + _rest(output, ends))
-        trial.exit = json.loads(ended + _rest(end, ends))["StatusCode"]
+        said = ended + _rest(end, ends)  # in chunks or not
+        trial.exit = json.loads(said[said.index(b"{") : said.rindex(b"}") + 1])["StatusCode"]
     trial.stderr = err.decode("utf-8", "replace").strip()[-2000:]
     try:
         trial.stdout = json.loads(out)

@@ -68,8 +68,14 @@ def connected(address: str, timeout_s: float) -> socket.socket:
 
 
 def send(connection: socket.socket, method: str, path: str, body: bytes = b"", headers: tuple[str, ...] = ()) -> None:
-    """Send a request of HTTP/1.0, which no server answers in chunks."""
-    head = (f"{method} {path} HTTP/1.0", "Host: localhost", f"Content-Length: {len(body)}", *headers)
+    """Send a request after whose answer the server closes the connection."""
+    head = (
+        f"{method} {path} HTTP/1.1",
+        "Host: localhost",
+        "Connection: close",
+        f"Content-Length: {len(body)}",
+        *headers,
+    )
     connection.sendall("\r\n".join((*head, "", "")).encode() + body)
 
 
@@ -82,7 +88,21 @@ def received(connection: socket.socket, cap_bytes: int = 32 << 20) -> tuple[int,
     words = head.split(None, 2)
     if len(words) < 2 or not words[1].isdigit():
         raise ValueError(f"no answer of HTTP: {head[:60]!r}")
-    return int(words[1]), body
+    return int(words[1]), unchunked(body) if b"transfer-encoding: chunked" in head.lower() else body
+
+
+def unchunked(body: bytes) -> bytes:
+    """Return the bytes of a body sent in chunks: each a length in hexadecimal, the bytes and a line's end."""
+    parts: list[bytes] = []
+    at = 0
+    while True:
+        size, found, _ = body[at:].partition(b"\r\n")
+        length = int(size.partition(b";")[0] or b"0", 16) if found else 0
+        if not length:
+            return b"".join(parts)
+        at += len(size) + 2
+        parts.append(body[at : at + length])
+        at += length + 2
 
 
 def request(address: str, method: str, path: str, value: Any = None, timeout_s: float = TIMEOUT_S) -> tuple[int, bytes]:

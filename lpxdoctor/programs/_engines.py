@@ -5,10 +5,10 @@ Standard library alone and Python 3.9 syntax: it is sent to managed hosts. It on
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 import threading
+from pathlib import Path
 from typing import Any
 
 from lpxdoctor.programs import _docker
@@ -17,9 +17,11 @@ _OUR_LABEL = "lpxdoctor."  # every label that a roll-out of ours sets starts wit
 _AT_MOST = 16  # engines that are described; a host with more is a cluster's business
 _LOG_LINES = 200
 _LOG_BYTES = 64 << 10
+_BODY_CHARS = 4000
 _HTTP_TIMEOUT_S = 3.0
 _ALL_TIMEOUT_S = 9.0
 _PATHS = ("/health", "/v1/models", "/version", "/metrics")
+_SECRETS_DIRECTORY = "/run/lpxdoctor/secrets"  # where a roll-out of ours mounts them
 
 # Only these values of the environment are of use; the others are not even looked at.
 _ENVIRONMENT = re.compile(r"(?:VLLM|NVIDIA|CUDA|NCCL|HF|TORCH|OMP)_\w+|LD_LIBRARY_PATH")
@@ -29,9 +31,7 @@ _SHORTEST_SECRET = 4
 _PLACES = re.compile(r"--ssl[-_]key")  # a file's name is no secret
 # Older engines log every request with its prompt.
 _PROMPT = re.compile(r"Received request|prompt(?:_token_ids)?['\"]?\s*[:=]", re.IGNORECASE)
-_METRICS = re.compile(
-    r"vllm:(?:num_requests_|num_preemptions|(?:kv|gpu)_cache_usage_perc|cache_config_info)"
-)
+_METRICS = re.compile(r"vllm:(?:num_requests_|num_preemptions|(?:kv|gpu)_cache_usage_perc|cache_config_info)")
 
 _STATE = ("Status", "Running", "Restarting", "OOMKilled", "Dead", "ExitCode", "Error", "StartedAt", "FinishedAt")
 _HOST = (
@@ -73,11 +73,13 @@ def describe(address: str, identity: str) -> dict[str, Any]:
     id, name, created, restarts, image (what it was started from), image_id; tag_id, what that name means now, ""
     for nothing; digests; entrypoint, arguments, environment {name: value, *** or ""}, labels, user, healthcheck;
     state, health, host (of HostConfig), mounts, ports as Docker has them; log, its last lines, null with log_reason;
-    http {path: {"status", "body"} or {"failure"}} of what the engine answers on this host, address "" where nowhere.
+    http {path: {"status", "body"} or {"failure"}} of what the engine answers on this host, address "" where nowhere;
+    guarded, whether it asks for a key, null where it does not answer.
     """
     found = _docker.get(address, f"/containers/{identity}/json")
     config, host, state = found["Config"], found["HostConfig"], found["State"]
-    secrets = _secrets(config)
+    keys = _keys(found)
+    secrets = sorted({*_secrets(config), *keys}, key=len, reverse=True)
     image = _image(address, found["Image"])
     named = _image(address, config["Image"])
     log, log_reason = _log(address, identity, tty=bool(config.get("Tty")))
@@ -107,7 +109,7 @@ def describe(address: str, identity: str) -> dict[str, Any]:
         "log": _without(secrets, log),
         "log_reason": log_reason,
         "address": where,
-        "http": _without(secrets, {path: _asked(where, path, config) for path in _PATHS} if up and where else {}),
+        **_without(secrets, _asked(where, keys) if up and where else {"http": {}, "guarded": None}),
     }
 
 
@@ -150,7 +152,21 @@ def _secrets(config: dict[str, Any]) -> list[str]:
             if value.startswith("-"):
                 break
             found.append(value)
-    return sorted({value for value in found if len(value) >= _SHORTEST_SECRET}, key=len, reverse=True)
+    return [value for value in found if len(value) >= _SHORTEST_SECRET]
+
+
+def _keys(found: dict[str, Any]) -> list[str]:
+    """Return the API keys of an engine, to ask it with: without one it does not say which model it serves."""
+    config = found["Config"]
+    keys = [entry.partition("=")[2] for entry in config.get("Env") or [] if entry.startswith("VLLM_API_KEY=")]
+    keys.append(_option([*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])], "--api-key"))
+    for mount in found.get("Mounts") or []:
+        if mount.get("Destination") == _SECRETS_DIRECTORY:
+            try:
+                keys.append(Path(mount["Source"], "VLLM_API_KEY").read_text(encoding="utf-8").strip())
+            except OSError:  # it is root's
+                continue
+    return [key for key in keys if key]
 
 
 def _without(secrets: list[str], value: Any) -> Any:
@@ -222,25 +238,25 @@ def _option(arguments: list[str], name: str) -> str:
     return ""
 
 
-def _asked(where: str, path: str, config: dict[str, Any]) -> dict[str, Any]:
-    """Ask the engine itself, with its own key: without it an engine does not say which model it serves."""
-    keys = [entry.partition("=")[2] for entry in config.get("Env") or [] if entry.startswith("VLLM_API_KEY=")]
-    key = _option([*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])], "--api-key") or "".join(keys[:1])
+def _asked(where: str, keys: list[str]) -> dict[str, Any]:
+    """Return what the engine itself answers, and whether it does so for a key only."""
+    http = {path: _get(where, path) for path in _PATHS}
+    status = http["/v1/models"].get("status")
+    guarded = False if status == 200 else True if status in (401, 403) else None
+    if guarded and keys:
+        http["/v1/models"] = _get(where, "/v1/models", keys[0])
+    return {"http": http, "guarded": guarded}
+
+
+def _get(where: str, path: str, key: str = "") -> dict[str, Any]:
+    headers = (f"Authorization: Bearer {key}",) if key else ()
     try:
         with _docker.connected(where, _HTTP_TIMEOUT_S) as connection:
-            _docker.send(connection, "GET", path, headers=(f"Authorization: Bearer {key}",) if key else ())
+            _docker.send(connection, "GET", path, headers=headers)
             status, body = _docker.received(connection)
     except (OSError, ValueError) as error:
         return {"failure": _docker.why(error)}
     text = body.decode("utf-8", "replace")
     if path == "/metrics":
-        text = "\n".join(line for line in text.splitlines() if _METRICS.match(line))
-    return {"status": status, "body": text if path == "/metrics" else _shortened(text)}
-
-
-def _shortened(text: str) -> str:
-    """Return JSON without indentation, and of anything else the beginning."""
-    try:
-        return json.dumps(json.loads(text))
-    except ValueError:
-        return text[:500]
+        return {"status": status, "body": "\n".join(line for line in text.splitlines() if _METRICS.match(line))}
+    return {"status": status, "body": text[:_BODY_CHARS]}

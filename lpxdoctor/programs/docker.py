@@ -33,6 +33,8 @@ def ask() -> dict[str, Any]:
         reason = ": ".join(filter(None, (address.removeprefix("unix:"), _docker.why(error))))
         return {"server": address, "failure": _word(error), "reason": reason}
     answer = {"server": address, "failure": "", "reason": "", "version": version, "info": info}
+    for runtime in (info.get("Runtimes") or {}).values():
+        runtime.pop("status", None)  # all that runc can do, at length
     engines, engines_reason = _engines(address) if info.get("Containers") else ([], "")
     return {**answer, "disks": _disks(info), "engines": engines, "engines_reason": engines_reason}
 
