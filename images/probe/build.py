@@ -31,7 +31,7 @@ _CUDA = Path(__file__).resolve().with_name("cuda.py")
 # Run by the interpreter that goes into the image: import what the program imports, load what the driver's libraries
 # need of libc, and say which files that took. The names of dl_iterate_phdr are those that the loader looked for.
 _TAKE_STOCK = """
-import ast, ctypes, json, os, signal, sys  # signal: passthrough.py ends the program by an alarm
+import ast, ctypes, json, os, sys
 for node in ast.walk(ast.parse(open(sys.argv[1], encoding="utf-8").read())):
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else (
         [node.module] if isinstance(node, ast.ImportFrom) else [])

@@ -12,8 +12,8 @@ paths    [{"path", "argv", "stage", "error", "exit", "stdout", "stderr", "second
          the same; stage is where it ended: create, start, run, or late; error is what Docker said; exit is null where
          the program did not end; stdout is the JSON value that cuda.py printed, null where it printed none
 
-Each path has the same deadline. Nothing stays behind: a container removes itself, the program in it ends by its own
-alarm when nobody is left to end it, and what was made but never started is removed by the next run.
+All paths have the same deadline. Nothing stays behind: a container removes itself, the program in it ends at its own
+deadline when nobody is left to end it, and what was made but never started is removed by the next run.
 Standard library alone and Python 3.9 syntax: it is sent to managed hosts.
 """
 
@@ -38,6 +38,8 @@ _LEFTOVER_S = 120  # made this long ago and never started: whoever made it is go
 _GRACE_S = 1.0
 _NVIDIA = "0x10de"
 PROGRAM = "/probe/cuda.py"  # as build.py puts it
+
+Ensure = Callable[[str], "tuple[str, str, bool]"]
 
 _GPU: dict[str, Any] = {"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}
 _CDI: dict[str, Any] = {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"]}
@@ -71,30 +73,20 @@ class Trial:
 def prove() -> dict[str, Any]:
     """Return the object."""
     ends = time.monotonic() + LIMIT_S
-    address = image = ""
+    answer: dict[str, Any] = {"server": "", "skipped": "", "failure": "", "image": "", "made": False, "paths": []}
     try:
-        address = _docker.server()
-        skipped = _nothing_to_try(address)
-        if skipped:
-            return {"server": address, "skipped": skipped, "failure": "", "image": "", "made": False, "paths": []}
-        # build.py lies beside this file wherever both were sent.
-        ensure: Callable[[str], tuple[str, str, bool]] = runpy.run_path(str(Path(__file__).with_name("build.py")))[
-            "ensure"
-        ]
+        address = answer["server"] = _docker.server()
+        answer["skipped"] = _nothing_to_try(address)
+        if answer["skipped"]:
+            return answer
         _remove_leftovers(address)
-        image, interpreter, made = ensure(address)
+        # build.py lies beside this file wherever both were sent.
+        ensure: Ensure = runpy.run_path(str(Path(__file__).with_name("build.py")))["ensure"]
+        answer["image"], interpreter, answer["made"] = ensure(address)
     except (OSError, ValueError) as error:
-        return {
-            "server": address,
-            "skipped": "",
-            "failure": _docker.why(error),
-            "image": image,
-            "made": False,
-            "paths": [],
-        }
-    trials = try_all(address, image, interpreter, ends)
-    tried = [asdict(trial) for trial in trials]
-    return {"server": address, "skipped": "", "failure": "", "image": image, "made": made, "paths": tried}
+        return {**answer, "failure": _docker.why(error)}
+    trials = try_all(address, answer["image"], interpreter, ends)
+    return {**answer, "paths": [asdict(trial) for trial in trials]}
 
 
 def _nothing_to_try(address: str) -> str:
@@ -110,29 +102,17 @@ def _nothing_to_try(address: str) -> str:
     return ""
 
 
-# In the container: the first process of a name space has no default action for SIGALRM, so its child does the work
-# and is ended by its own alarm, also where whoever started the container was killed.
-_IN_CONTAINER = """
-import os, signal
-child = os.fork()
-if child:
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os._exit(ended if ended >= 0 else 128 - ended)
-signal.alarm({alarm_s})
-exec(compile(open("{program}").read(), "{program}", "exec"))
-"""
-
-
 def try_all(address: str, image: str, interpreter: str, ends: float) -> list[Trial]:
     """Try all paths at once and return how each ended, at the time ends (of time.monotonic) at the latest."""
-    code = _IN_CONTAINER.format(alarm_s=max(1, int(ends - time.monotonic())), program=PROGRAM)
+    # cuda.py ends by itself at its deadline, also where whoever started the container was killed.
+    deadline_s = f"{max(1.0, ends - time.monotonic() - _GRACE_S):.0f}"
     trials, threads = [], []
     for path, options, host, environment in PATHS:
-        typed = ("docker", "run", "--rm", "--network", "none", *options, image, interpreter, PROGRAM)
+        typed = ("docker", "run", "--rm", "--network", "none", *options, image, interpreter, "-I", "-S", PROGRAM)
         trial = Trial(path, typed)
         config = {
             "Image": image,
-            "Cmd": [interpreter, "-I", "-S", "-B", "-c", code],
+            "Cmd": [interpreter, "-I", "-S", "-B", PROGRAM, deadline_s],
             "Env": list(environment),
             "Labels": {LABEL: path},
             "HostConfig": {"AutoRemove": True, "NetworkMode": "none", "LogConfig": {"Type": "none"}, **host},
