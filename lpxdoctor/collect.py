@@ -145,10 +145,7 @@ class _Run:
         if isinstance(probe, Program):
             path = self._programs.get(probe.name)
             if path is None:
-                self._keep(
-                    probe,
-                    Answer(failure="absent", reason=f"no program of the name {probe.name} was sent along"),
-                )
+                self._keep(probe, Answer(failure="absent", reason=f"no program {probe.name} was sent along"))
                 return
             argv: tuple[str, ...] = (sys.executable, str(path), *probe.argv)
             more = {"PYTHONPATH": _PACKAGE}
@@ -180,11 +177,10 @@ class _Run:
             return
         if not data:
             self._close(job, fd)
-        elif len(job.pipes[fd]) < CAP_BYTES:
+        elif job.reader or len(job.pipes[fd]) < CAP_BYTES:  # a reader has capped what it read
             job.pipes[fd].extend(data)
-        if job.reader:
-            *lines, rest = bytes(job.out).split(b"\n")
-            job.out[:] = rest
+        if job.reader and b"\n" in data:
+            *lines, job.out[:] = bytes(job.out).split(b"\n")
             for line in lines:
                 self._keep(job.probes[0], Answer(**json.loads(line)))
                 job.probes = job.probes[1:]
@@ -238,13 +234,9 @@ class _Run:
 
 def _spawn(argv: Sequence[str], more: Mapping[str, str]) -> tuple[int, list[int]]:
     """Start a command in a session of its own, with more in its environment; return its pid and its output pipes."""
-    environment = {
-        **os.environ,
-        "LC_ALL": "C.UTF-8",
-        "PATH": os.environ.get("PATH", "/usr/bin:/bin") + ":" + _SBIN,
-        **more,
-    }
-    environment.pop("LANGUAGE", None)
+    path = os.environ.get("PATH", "/usr/bin:/bin") + ":" + _SBIN
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", "PATH": path, **more}
+    environment.pop("LANGUAGE", None)  # it would beat LC_ALL
     pairs = [os.pipe(), os.pipe()]
     actions: list[Any] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
     actions += [(os.POSIX_SPAWN_DUP2, write, fd) for (_, write), fd in zip(pairs, (1, 2))]

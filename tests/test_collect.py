@@ -171,3 +171,12 @@ def test_progress_counts_every_probe_once() -> None:
 )
 def test_secrets_are_masked_and_nothing_else(text: str, masked: str) -> None:
     assert mask(Answer({"stdout": [text]})).value == {"stdout": [masked]}
+
+
+def test_a_large_file_comes_back_whole(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text('"\n' * (1 << 20))  # every character is escaped in JSON, so a line of 4 MiB crosses
+    (tmp_path / "after").write_text("x")
+    large, after = File(str(tmp_path / "log")), File(str(tmp_path / "after"))
+    answers = ask(large, after)
+    assert answers.text(large) == '"\n' * (1 << 20)
+    assert answers.text(after) == "x"
