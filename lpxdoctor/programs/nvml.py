@@ -203,8 +203,8 @@ def _bus_id(device: Device) -> str:
 
 
 def _memory(device: Device) -> dict[str, int]:
-    info = device.ask("GetMemoryInfo")
-    return {"total": info.total >> 20, "free": info.free >> 20, "used": info.used >> 20}
+    info = device.ask("GetMemoryInfo", device.nvml.nvmlMemory_v2)  # the first form counts the driver's own as used
+    return {name: getattr(info, name) >> 20 for name in ("total", "reserved", "free", "used")}
 
 
 def _sram_threshold_exceeded(device: Device) -> bool:

@@ -1,0 +1,282 @@
+"""What NVML said in, the GPUs as the driver sees them out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntFlag
+from functools import partial
+from typing import Any, ClassVar
+
+from lpxdoctor import knowledge
+from lpxdoctor.evidence import Evidence, Probe, Program, Unreadable
+from lpxdoctor.facts.fact import Fact, known
+from lpxdoctor.knowledge.rows import GpuClass
+
+NVML = Program("nvml", timeout_s=27.0)  # it ends by itself before
+
+_GPU_IS_LOST = 15
+_HUNG, _CRASHED = -1, -2
+_BRANDS: Mapping[str, GpuClass] = {
+    "geforce": "geforce",
+    "geforce_rtx": "geforce",
+    "titan": "geforce",
+    "titan_rtx": "geforce",
+    "tesla": "data-center",
+    "nvidia": "data-center",
+    "quadro": "workstation",
+    "quadro_rtx": "workstation",
+    "nvidia_rtx": "workstation",
+}
+
+
+class Reason(IntFlag):
+    """Why a GPU's clocks are below the highest, as in nvml.h."""
+
+    IDLE = 0x1
+    APPLICATION_CLOCKS = 0x2
+    POWER_CAP = 0x4
+    HARDWARE_SLOWDOWN = 0x8
+    SYNC_BOOST = 0x10
+    SOFTWARE_THERMAL = 0x20
+    HARDWARE_THERMAL = 0x40
+    POWER_BRAKE = 0x80
+    DISPLAY_CLOCKS = 0x100
+
+
+@dataclass(frozen=True)
+class NvmlError:
+    """A call of NVML that failed: its code and name, HUNG or CRASHED where it never returned."""
+
+    call: str
+    code: int
+    name: str
+
+    @classmethod
+    def of(cls, call: str, code: int) -> "NvmlError":
+        """Return the error of a code, with NVML's name for it."""
+        row = knowledge.load().nvml_code(code)
+        own = {_HUNG: "HUNG", _CRASHED: "CRASHED"}
+        return cls(call, code, own.get(code) or (row.name if row else f"code {code}"))
+
+    def __str__(self) -> str:
+        return f"{self.call}: {self.name}"
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that holds a GPU; name and command are "" where this host does not show it, as in a container."""
+
+    pid: int
+    kind: str  # "compute" or "graphics"
+    name: str
+    command: str
+    memory_mib: int | None
+
+
+@dataclass(frozen=True)
+class Remaps:
+    """Memory rows that spare ones stand in for."""
+
+    correctable: int
+    uncorrectable: int
+    pending: bool
+    failure: bool
+
+
+@dataclass(frozen=True)
+class FabricState:
+    """A GPU's place in the NVSwitch fabric, in the numbers of nvml.h."""
+
+    NOT_SUPPORTED, NOT_STARTED, IN_PROGRESS, COMPLETED = range(4)
+
+    state: int
+    status: int
+    health: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu(Fact):
+    """One GPU. None is what it does not offer; what NVML refused is Unreadable."""
+
+    index: int
+    error: NvmlError | None  # why it gives no handle; nothing else is known of it then
+    codes: frozenset[int]  # every error code that its readings ended with
+    name: str
+    uuid: str
+    serial: str | None
+    bus_id: str  # as /sys writes it: "0000:65:00.0"
+    device_id: int
+    brand: str  # NVML's word for it: "nvidia", "geforce_rtx"
+    compute_capability: str
+    gsp_firmware: str | None
+    virtualization: str | None  # "none", "passthrough", "vgpu", ...
+    addressing_mode: str | None
+    memory_total_mib: int
+    memory_used_mib: int
+    memory_free_mib: int
+    bar1_mib: int | None
+    bus_width_bits: int | None
+    memory_clock_max_mhz: int | None
+    sm_clock_mhz: int | None
+    sm_clock_max_mhz: int | None
+    utilization_percent: int | None
+    persistence: bool | None
+    compute_mode: str | None  # "default", "exclusive-process", "exclusive-thread", "prohibited"
+    ecc: tuple[bool, bool] | None  # now, and after the next reset
+    ecc_corrected: int | None  # since the driver was loaded
+    ecc_corrected_ever: int | None
+    ecc_uncorrected: int | None
+    ecc_uncorrected_ever: int | None
+    sram_threshold_exceeded: bool | None
+    remaps: Remaps | None
+    retired_pages: tuple[int, int] | None  # for many corrected errors, for an uncorrectable one
+    retirement_pending: bool | None
+    recovery_action: int | None
+    reasons: Reason | None
+    temperature_c: int | None
+    temperature_margin_c: int | None
+    slowdown_c: int | None
+    power_w: float | None
+    power_limit_w: float | None
+    power_default_w: float | None
+    pcie_generation: int | None
+    pcie_generation_max: int | None
+    pcie_width: int | None
+    pcie_width_max: int | None
+    mig: tuple[bool, bool] | None  # now, and after the next reset
+    nvlinks: tuple[bool, ...]
+    fabric: FabricState | None
+    inforom_valid: bool | None
+    processes: tuple[Process, ...]
+
+    @property
+    def subject(self) -> str:
+        """How findings name it."""
+        return f"GPU {self.index}"
+
+    @property
+    def lost(self) -> bool:
+        """Whether NVML said that it is gone."""
+        return _GPU_IS_LOST in self.codes
+
+    @property
+    def kind(self) -> GpuClass | None:
+        """Its class: by the table of PCI ids, else by its brand; None where neither tells."""
+        row = knowledge.load().gpu_by_pci(self.device_id)
+        return row.kind if row else _BRANDS.get(self.brand)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpus(Fact):
+    """NVML's view of the host. Where NVML fails, gpus is Unreadable with its error."""
+
+    probes: ClassVar[tuple[Probe, ...]] = (NVML,)
+
+    error: NvmlError | None
+    library: str  # the path of libnvidia-ml that was loaded, "" for none
+    driver_version: str
+    cuda_version: str  # the newest CUDA that the driver carries
+    gpus: tuple[Gpu, ...]
+
+    @property
+    def working(self) -> tuple[Gpu, ...]:
+        """The GPUs that gave a handle."""
+        return tuple(gpu for gpu in self.gpus if gpu.error is None and not gpu.lost)
+
+    @classmethod
+    def parse(cls, evidence: Evidence) -> "Gpus":
+        """Return the facts that the answer holds; never raises."""
+        return cls(
+            error=known(partial(_error, evidence)),
+            library=known(lambda: str(evidence.value(NVML)["library"])),
+            driver_version=known(partial(_version, evidence, "driver_version")),
+            cuda_version=known(partial(_version, evidence, "cuda_version")),
+            gpus=known(partial(_gpus, evidence)),
+        )
+
+
+def _error(evidence: Evidence) -> NvmlError | None:
+    answer = evidence.answers.get(NVML.key)
+    if answer and answer.failure == "timeout":  # the program itself hung: its interpreter, or a file system
+        return NvmlError.of("NVML", _HUNG)
+    error = evidence.value(NVML)["error"]
+    return NvmlError.of(str(error["call"]), int(error["code"])) if error else None
+
+
+def _version(evidence: Evidence, name: str) -> str:
+    value = evidence.value(NVML)
+    if name not in value:
+        raise Unreadable(f"NVML failed before it told its {name.replace('_', ' ')}: {_error(evidence)}")
+    return str(value[name])
+
+
+def _gpus(evidence: Evidence) -> tuple[Gpu, ...]:
+    error = _error(evidence)
+    if error:
+        raise Unreadable(f"NVML failed: {error}")
+    return tuple(gpu(raw) for raw in evidence.value(NVML)["gpus"])
+
+
+def gpu(raw: Mapping[str, Any]) -> Gpu:
+    """Return one GPU from its readings; what was refused is Unreadable in it."""
+    error = raw.get("error")
+    codes = {error} if error else {v["error"] for v in raw.values() if isinstance(v, dict) and "error" in v}
+
+    def read(name: str, shape: Any = lambda value: value) -> Any:
+        return known(partial(_reading, raw, name, shape))
+
+    ecc_errors = [read("ecc_errors", lambda value, place=place: value[place]) for place in range(4)]
+    return Gpu(
+        index=int(raw["index"]),
+        error=NvmlError.of("nvmlDeviceGetHandleByIndex_v2", error) if error else None,
+        codes=frozenset(codes),
+        ecc=read("ecc_mode", _two),
+        **dict(
+            zip(
+                ("ecc_corrected", "ecc_corrected_ever", "ecc_uncorrected", "ecc_uncorrected_ever"),
+                ecc_errors,
+                strict=True,
+            )
+        ),
+        remaps=read("remapped_rows", lambda v: Remaps(v[0], v[1], bool(v[2]), bool(v[3]))),
+        retired_pages=read("retired_pages", _two),
+        retirement_pending=read("retired_pending"),
+        reasons=read("clocks_event_reasons", Reason),
+        mig=read("mig_mode", _two),
+        nvlinks=read("nvlinks", tuple) or (),
+        fabric=read("fabric", lambda v: FabricState(v["state"], v["status"], v["health"])),
+        processes=read("processes", _processes) or (),
+        **{
+            f"memory_{part}_mib": read("memory_mib", lambda v, part=part: v[part]) for part in ("total", "used", "free")
+        },
+        **{name: read(name) for name in _PLAIN},
+    )
+
+
+_PLAIN = (
+    *("name", "uuid", "serial", "bus_id", "device_id", "brand", "compute_capability", "gsp_firmware"),
+    *("virtualization", "addressing_mode", "bar1_mib", "bus_width_bits", "memory_clock_max_mhz", "sm_clock_mhz"),
+    *("sm_clock_max_mhz", "utilization_percent", "persistence", "compute_mode", "sram_threshold_exceeded"),
+    *("recovery_action", "temperature_c", "temperature_margin_c", "slowdown_c", "power_w", "power_limit_w"),
+    *("power_default_w", "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max", "inforom_valid"),
+)
+
+
+def _reading(raw: Mapping[str, Any], name: str, shape: Any) -> Any:
+    """Return a reading in its shape, None where the GPU does not offer it; raise Unreadable where it was refused."""
+    if name not in raw:
+        raise Unreadable(
+            f"NVML gave no {name}" + (f": {NvmlError.of('', raw['error']).name}" if raw.get("error") else "")
+        )
+    value = raw[name]
+    if isinstance(value, dict) and "error" in value:
+        raise Unreadable(f"NVML's {name}: {NvmlError.of('', value['error']).name}")
+    return None if value is None else shape(value)
+
+
+def _two(value: Any) -> tuple[Any, Any]:
+    first, second = value
+    return first, second
+
+
+def _processes(raw: Any) -> tuple[Process, ...]:
+    return tuple(Process(p["pid"], p["kind"], p["comm"], p["cmdline"], p["memory_mib"]) for p in raw)
