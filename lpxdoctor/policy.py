@@ -17,6 +17,7 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     gpus: int | None = None
     driver: str | None = None  # a version ("580.105.08") or a branch ("580")
+    engines: tuple[str, ...]  # words in the command line of a process that may hold GPUs
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,6 +30,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gpu_memory_used_share: float  # of a GPU's memory held by others before the engine starts
     correctable_ecc: int  # correctable errors since boot that are worth a warning
     temperature_margin_c: int  # degrees below the GPU's own slow-down limit
+    retired_pages: int  # of a GPU before Ampere, from which on it is to be replaced
+    busy_percent: int  # utilization from which on a GPU's PCIe link must have left its idle speed
+    driver_end_months: int  # months before the end of a driver branch's support in which to say so
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,8 +17,8 @@ class Way(Enum):
     NATIVE = "the driver carries this CUDA"
     MINOR = "minor-version compatibility"
     FORWARD = "forward compatibility"
-    IMPOSSIBLE = "not at all"
     UNKNOWN = "not known"
+    IMPOSSIBLE = "not at all"
 
 
 @dataclass(frozen=True)
