@@ -1,0 +1,89 @@
+"""Docker's own answers in, what the live daemon is and has out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Flavor = Literal["package", "snap", "rootless", "desktop", "podman"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daemon:
+    """A Docker that answers, as it runs now."""
+
+    server: str  # where it was asked: "unix:/var/run/docker.sock"
+    version: str
+    podman: bool
+    operating_system: str
+    root_dir: str
+    runtimes: Mapping[str, str]  # name -> program, as it was registered
+    default_runtime: str
+    cgroup_driver: str
+    cgroup_version: str
+    security: tuple[str, ...]
+    cdi_dirs: tuple[str, ...]  # () where the engine is too old to have CDI, or has it off
+    cdi_devices: tuple[str, ...] | None  # what it can resolve now; None where the engine does not say (before 28)
+    live_restore: bool
+    containerd_store: bool
+    proxy: str
+    runc: str
+
+    @property
+    def rootless(self) -> bool:
+        """Whether it runs without root."""
+        return any(option.startswith("name=rootless") for option in self.security)
+
+    @property
+    def selinux(self) -> bool:
+        """Whether it confines containers by SELinux."""
+        return any(option.startswith("name=selinux") for option in self.security)
+
+    @property
+    def flavor(self) -> Flavor:
+        """How it came here; Desktop runs its containers in a virtual machine, and says so itself."""
+        if self.podman:
+            return "podman"
+        if self.operating_system == "Docker Desktop":
+            return "desktop"
+        if self.root_dir.startswith("/var/snap/"):
+            return "snap"
+        return "rootless" if self.rootless else "package"
+
+
+def daemon(answer: Mapping[str, Any]) -> Daemon:
+    """Return the daemon of programs/docker.py's answer."""
+    version, info = answer["version"], answer["info"]
+    devices = info.get("DiscoveredDevices")
+    cdi_dirs = tuple(info.get("CDISpecDirs") or ())
+    components = [str(each.get("Name")) for each in version.get("Components") or ()]
+    return Daemon(
+        server=answer["server"],
+        version=version["Version"],
+        podman=any("Podman" in name for name in components),
+        operating_system=info.get("OperatingSystem") or "",
+        root_dir=info.get("DockerRootDir") or "",
+        runtimes={
+            name: runtime.get("path") or runtime.get("runtimeType") or ""
+            for name, runtime in (info.get("Runtimes") or {}).items()
+        },
+        default_runtime=info.get("DefaultRuntime") or "",
+        cgroup_driver=info.get("CgroupDriver") or "",
+        cgroup_version=str(info.get("CgroupVersion") or ""),
+        security=tuple(info.get("SecurityOptions") or ()),
+        cdi_dirs=cdi_dirs,
+        # With CDI on and nothing found, the key is left out altogether.
+        cdi_devices=tuple(each["ID"] for each in devices or () if each.get("Source") == "cdi")
+        if devices is not None or _says_devices(version["Version"], cdi_dirs)
+        else None,
+        live_restore=bool(info.get("LiveRestoreEnabled")),
+        containerd_store=any("io.containerd.snapshotter" in str(pair) for pair in info.get("DriverStatus") or ()),
+        proxy=info.get("HttpsProxy") or info.get("HttpProxy") or "",
+        runc=next((each["Version"] for each in version.get("Components") or () if each.get("Name") == "runc"), ""),
+    )
+
+
+def _says_devices(version: str, cdi_dirs: tuple[str, ...]) -> bool:
+    """Tell whether an engine with CDI on lists what it found: those from 28.3 do."""
+    major, _, rest = version.partition(".")
+    minor = rest.partition(".")[0]
+    return bool(cdi_dirs) and major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= (28, 3)
