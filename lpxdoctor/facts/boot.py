@@ -107,7 +107,7 @@ class Boot(Fact):
         return image if image.path else None
 
     def blocks(self, module: str) -> tuple[Setting, ...]:
-        """Return the settings of modprobe that keep a module away: whether any does is its word, where is the files'."""
+        """Return the settings that keep a module away: whether any does is modprobe's word, where is the files'."""
         filed = modprobe.blocks(self.settings, module)
         if self.effective is None:
             return filed
