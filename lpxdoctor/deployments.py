@@ -25,6 +25,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     model_path: str  # on the host
     ssh: tuple[str, ...]  # argv that runs a command on the host when one is appended; () for this machine
     created: str  # ISO 8601, UTC
+    # The host's variables in an Ansible inventory, without passwords; what undeploy reaches it by.
+    connection: dict[str, str | int | bool] = msgspec.field(default_factory=dict[str, str | int | bool])
 
 
 def state_dir() -> Path:

@@ -1,0 +1,55 @@
+"""What deploy and undeploy share: where the hosts come from, and a live line for each of them."""
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lpxdoctor import inventory
+from lpxdoctor.errors import UsageError
+from lpxdoctor.inventory import Source
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from lpxdoctor.playbook import TaskEvent
+
+
+def source_of(*, local: bool, hosts: str | None) -> Source | None:
+    """Return the inventory that --local or -i mean, None where neither is given."""
+    if local and hosts:
+        raise UsageError("--local and -i exclude each other: the first is this machine, the second others.")
+    if local:
+        return inventory.local()
+    return inventory.parse(hosts) if hosts else None
+
+
+@contextmanager
+def progress(what: str) -> Generator[Callable[["TaskEvent"], None]]:
+    """Yield what takes events; on a terminal each host has a line with its task and the time, else nothing is shown."""
+    if not sys.stderr.isatty():
+        yield lambda event: None  # noqa: ARG005
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.fields[host]}"),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        first = display.add_task("starts Ansible", host=what, total=None)
+        lines: dict[str, TaskID] = {}
+
+        def show(event: "TaskEvent") -> None:
+            if event.host and event.host not in lines:
+                lines[event.host] = display.add_task("", host=event.host, total=None)
+                display.update(first, visible=False)
+            for host, line in lines.items():
+                if event.host in {"", host}:  # a task starts on all hosts, and ends on one
+                    mark = "" if event.state.value == "started" else f" ({event.state.value})"
+                    display.update(line, description=f"{event.task}{mark}")
+
+        yield show

@@ -1,0 +1,167 @@
+"""lpxdoctor deploy: options in; an engine on each host, and where it is with its key, out."""
+
+import os
+from collections.abc import Mapping, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lpxdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from lpxdoctor.deploy.rollout import Change, HostResult
+
+# Option -> variable of the role.
+_VARIABLES = {
+    "model": "engine_model",
+    "served_name": "engine_served_name",
+    "port": "engine_port",
+    "bind": "engine_bind",
+    "network": "engine_network",
+    "max_model_len": "engine_max_model_len",
+    "max_num_seqs": "engine_max_num_seqs",
+    "gpu_memory_utilization": "engine_gpu_memory_utilization",
+    "timeout": "engine_ready_limit_s",
+}
+
+
+@click.command()
+@click.option("--local", is_flag=True, help="Deploy on this machine.")
+@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="An Ansible inventory, or USER@HOST[:PORT],...")
+@click.option("--name", default="vllm", show_default=True, help="Name of the deployment and its container.")
+@click.option("--model", metavar="DIR", help="Directory of the model on the host.")
+@click.option("--served-name", help="The model's name in requests.  [default: the directory's]")
+@click.option("--variant", help="A pinned engine of images/vllm.toml.  [default: the first that the host can run]")
+@click.option("--image", help="Another image: repository@sha256:digest, or what is on the host already.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port on the host.  [default: 8000]")
+@click.option("--bind", metavar="ADDRESS", help="Address on the host.  [default: 127.0.0.1]")
+@click.option("--network", type=click.Choice(["bridge", "host"]), help="The container's network.  [default: bridge]")
+@click.option("--max-model-len", type=click.IntRange(min=1), help="Longest sequence, in tokens.")
+@click.option("--max-num-seqs", type=click.IntRange(min=1), help="Most requests decoded at once.")
+@click.option("--gpu-memory-utilization", type=click.FloatRange(0, 1, min_open=True), help="Share of GPU memory.")
+@click.option("--arg", "arguments", multiple=True, help="One more argument of the engine; may be repeated.")
+@click.option(
+    "--env", multiple=True, metavar="NAME[=VALUE]", help="Environment; without a value it is yours, kept secret."
+)
+@click.option("--volume", "volumes", multiple=True, metavar="HOST:DIR[:ro]", help="A further mount; may be repeated.")
+@click.option("--vars", "variables", type=click.Path(path_type=Path), help="A file of variables of the role engine.")
+@click.option("--timeout", type=click.IntRange(min=1), help="Seconds the engine may take to start.  [default: 1200]")
+@click.option("--plan", is_flag=True, help="Change nothing; show what would change.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Form of the answer.")
+def command(
+    *,
+    local: bool,
+    hosts: str | None,
+    name: str,
+    variant: str | None,
+    image: str | None,
+    arguments: tuple[str, ...],
+    env: tuple[str, ...],
+    volumes: tuple[str, ...],
+    variables: Path | None,
+    plan: bool,
+    form: str,
+    **options: Any,
+) -> int:
+    """Roll out the pinned vLLM container and wait until it is healthy.
+
+    An engine that runs already is replaced only by one that became healthy; what fails is taken away again.
+    """
+    from lpxdoctor.cli._rollout import progress, source_of  # noqa: PLC0415
+    from lpxdoctor.deploy.request import Request, checked_name, read_variables  # noqa: PLC0415
+
+    source = source_of(local=local, hosts=hosts)
+    if source is None:
+        raise UsageError("Where to?\nGive --local for this machine, or -i with hosts: -i root@10.0.0.5")
+    given = read_variables(variables) if variables else {}
+    given |= {_VARIABLES[option]: value for option, value in options.items() if value is not None}
+    if "engine_model" not in given:
+        raise UsageError("Which model?\nGive the directory it is in on the host: --model /srv/models/NAME")
+    given = _extended(given, arguments, env, volumes)
+    request = Request(name=checked_name(name), variables=given, variant=variant, image=image)
+
+    from lpxdoctor.deploy.rollout import deploy  # noqa: PLC0415
+
+    with progress(name) as on_event:
+        results = deploy(request, source, on_event, plan=plan)
+    print(_json(results, plan=plan) if form == "json" else _text(results, plan=plan))
+    return 0
+
+
+def _extended(
+    given: Mapping[str, Any], arguments: Sequence[str], env: Sequence[str], volumes: Sequence[str]
+) -> dict[str, Any]:
+    """Add what may be repeated to what the file says."""
+    told = dict(entry.split("=", 1) for entry in env if "=" in entry)
+    secret = {name: _own(name) for name in env if "=" not in name}
+    return {
+        **given,
+        "engine_arguments": [*given.get("engine_arguments", []), *arguments],
+        "engine_env": {**given.get("engine_env", {}), **told},
+        "engine_secret_env": {**given.get("engine_secret_env", {}), **secret},
+        "engine_volumes": [*given.get("engine_volumes", []), *volumes],
+    }
+
+
+def _own(name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise UsageError(f"--env {name}: there is no {name} in this environment.\nExport it, or write {name}=VALUE.")
+    return value
+
+
+def _json(results: "Sequence[HostResult]", *, plan: bool) -> str:
+    import msgspec  # noqa: PLC0415
+
+    answer = {"schema": 1, "plan": plan, "hosts": [_described(result) for result in results]}
+    return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
+
+
+def _described(result: "HostResult") -> dict[str, Any]:
+    return {
+        "host": result.host,
+        "variant": result.choice.variant.name,
+        "reason": result.choice.reason,
+        "changes": [{"task": change.task, "diff": change.diff} for change in result.changes],
+        "started_s": result.seconds,
+        "deployment": result.deployment,
+    }
+
+
+def _text(results: "Sequence[HostResult]", *, plan: bool) -> str:
+    return "\n".join(line for result in results for line in (_planned(result) if plan else _deployed(result)))
+
+
+def _planned(result: "HostResult") -> list[str]:
+    engine = f"engine {result.choice.variant.engine} ({result.choice.variant.name}: {result.choice.reason})"
+    if not result.changes:
+        return [f"{result.host}: nothing would change; {engine}"]
+    lines = [f"{result.host}: {len(result.changes)} tasks would change something; {engine}"]
+    return [*lines, *(line for change in result.changes for line in _change(change))]
+
+
+def _change(change: "Change") -> list[str]:
+    return [f"  {change.task}", *(f"    {line}" for diff in change.diff for line in _diff(diff))]
+
+
+def _diff(diff: Mapping[str, Any]) -> list[str]:
+    from lpxdoctor.deploy.difference import lines  # noqa: PLC0415
+
+    return list(unified_diff(lines(diff.get("before")), lines(diff.get("after")), n=0, lineterm=""))[2:]
+
+
+def _deployed(result: "HostResult") -> list[str]:
+    deployed = result.deployment
+    assert deployed is not None
+    on = "" if not deployed.ssh else f" on {result.host}"
+    started = f", ready after {result.seconds:.0f} s" if result.seconds is not None else ""
+    done = "nothing to change" if not result.changes else f"{len(result.changes)} changes{started}"
+    return [
+        f"{deployed.name}{on}: vLLM {deployed.engine_version} serves {deployed.served_model}; {done}",
+        f"  url    {deployed.url}{on}",
+        f"  key    {deployed.api_key_file}{on}",
+        f"  image  {deployed.image} ({result.choice.variant.name}: {result.choice.reason})",
+        f"  next   lpxdoctor baseline {deployed.name}",
+    ]

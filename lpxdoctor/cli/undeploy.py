@@ -1,0 +1,22 @@
+"""lpxdoctor undeploy: the name of a deployment in; its container, key and record gone."""
+
+import click
+
+
+@click.command()
+@click.argument("name")
+@click.option("--local", is_flag=True, help="Look on this machine, recorded or not.")
+@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="Look on these hosts, recorded or not.")
+def command(*, name: str, local: bool, hosts: str | None) -> int:
+    """Remove a deployed engine with its key; model and image stay."""
+    from lpxdoctor.cli._rollout import progress, source_of  # noqa: PLC0415
+    from lpxdoctor.deploy.request import checked_name  # noqa: PLC0415
+    from lpxdoctor.deploy.rollout import recorded, undeploy  # noqa: PLC0415
+
+    engine = checked_name(name.partition("@")[0])
+    source = source_of(local=local, hosts=hosts) or recorded(name)
+    with progress(name) as on_event:
+        changed = undeploy(engine, source, on_event)
+    for host, count in changed.items():
+        print(f"{host}: {engine} is gone" if count else f"{host}: there was no {engine}")
+    return 0

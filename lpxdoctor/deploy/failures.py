@@ -1,0 +1,148 @@
+"""Why a host failed, for people: the event that ended it in, what happened and what to type out."""
+
+import re
+from collections.abc import Sequence
+
+from lpxdoctor.playbook import State, TaskEvent
+
+TAIL_LINES = 15
+TAIL_WIDTH = 200
+
+# What ssh says -> what it means and what to do; the first that matches. {host} is the host's name.
+_SSH = (
+    (
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        (
+            "its host key is not the one that is known here: another machine answers, or it was installed anew.\n"
+            "If you know why: ssh-keygen -R {address}, connect once by hand, and compare the fingerprint."
+        ),
+    ),
+    (
+        r"Host key verification failed",
+        (
+            "its host key is not known here.\n"
+            "Connect once by hand (ssh {address}), compare the fingerprint with the host's own, and accept it."
+        ),
+    ),
+    (
+        r"timed out|Timeout|timeout",
+        "it did not answer within 10 s.\nIs it on, is the address right, does a firewall drop SSH? Try: ssh {address}",
+    ),
+    (
+        r"Connection refused",
+        "nothing listens for SSH there.\nIs the port right (ansible_port), and does sshd run? Try: ssh {address}",
+    ),
+    (
+        r"Could not resolve hostname|Name or service not known",
+        "no address is known for its name.\nCorrect the name, or give ansible_host in the inventory.",
+    ),
+    (
+        r"No route to host|Network is unreachable",
+        "no network leads to it.\nIs the address right? Try: ping {address}",
+    ),
+    (
+        r"Permission denied",
+        "it does not accept the key or user.\nInstall your key there: ssh-copy-id {address}",
+    ),
+)
+
+# What Docker or its modules say -> what it means and what to do.
+_DOCKER = (
+    (
+        r"could not select device driver",
+        (
+            "Docker has no NVIDIA support there, so no container gets a GPU.\n"
+            "Install the NVIDIA Container Toolkit, then: nvidia-ctk runtime configure --runtime=docker, "
+            "and systemctl restart docker. lpxdoctor check shows what is missing."
+        ),
+    ),
+    (
+        r"unresolvable CDI devices|CDI device injection failed",
+        (
+            "The host's CDI specification does not have the GPU asked for.\n"
+            "Write it anew: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        ),
+    ),
+    (
+        r"unsatisfied condition: cuda",
+        (
+            "The image's CUDA is newer than the host's driver allows.\n"
+            "Take an older variant with --variant, or update the driver: lpxdoctor check names the version."
+        ),
+    ),
+    (
+        r"port is already allocated|address already in use",
+        "The port was taken while the container started.\nDeploy on another one with --port.",
+    ),
+    (
+        r"no space left on device",
+        "The disk is full there.\nSee: docker system df, and df -h /var/lib/docker",
+    ),
+)
+_ERROR_LINE = re.compile(r"(?:[A-Za-z_][\w.]*)?(?:Error|Exception): .+")
+# These point at the cause, which an earlier line has.
+_NOT_A_CAUSE = re.compile(r"Engine core initialization failed|See (root cause|stack trace)")
+
+
+def explain(events: Sequence[TaskEvent], host: str) -> str:
+    """Return what ended a host's run, from all that failed there in order: the first is the cause.
+
+    What failed after it, failed while things were put back, or says what is left.
+    """
+    first, *later = events
+    told = _unreachable(first.message, host) if first.state is State.UNREACHABLE else f"{host}: {_cause_of(first)}"
+    return "\n".join((told, *(event.message for event in later)))
+
+
+def _cause_of(event: TaskEvent) -> str:
+    if event.action.endswith("docker_image_pull"):
+        return (
+            f"the image could not be pulled: {event.message}\n"
+            "Can the host reach the registry (proxy, mirror)? Or bring it: docker save IMAGE | ssh HOST docker load, "
+            "and name it with --image."
+        )
+    if event.action.endswith("package"):
+        return (
+            f"python3-requests, which the Docker modules import, could not be installed: {event.message}\n"
+            "Install it there as root: apt-get install python3-requests"
+        )
+    known = _matching(_DOCKER, event.message)
+    if known:
+        return f"{known}\nDocker said: {event.message}"
+    return "\n".join((event.message, *log_summary(engine_log(event))))
+
+
+def engine_log(event: TaskEvent) -> list[str]:
+    """Return the last lines of the container, empty where it was not the engine that failed."""
+    return [str(line) for line in event.result.get("log", ())]
+
+
+def log_summary(log: Sequence[str]) -> list[str]:
+    """Return the error that a log names and its last lines, indented."""
+    if not log:
+        return []
+    cause = _cause(log)
+    tail = [f"  {line[:TAIL_WIDTH]}" for line in log[-TAIL_LINES:]]
+    return [*([f"It said: {cause}"] if cause else []), "Its last lines:", *tail]
+
+
+def _cause(log: Sequence[str]) -> str:
+    for number in range(len(log) - 1, -1, -1):
+        found = _ERROR_LINE.search(log[number])
+        if found and not _NOT_A_CAUSE.search(log[number]):
+            # pydantic's errors have their substance on the next, indented line.
+            following = log[number + 1].strip() if re.search(r"\d validation error", found.group()) else ""
+            return f"{found.group()} {following}".strip()
+    return ""
+
+
+def _unreachable(message: str, host: str) -> str:
+    known = _matching(_SSH, message)
+    said = message.splitlines()[-1] if message else ""
+    if known:
+        return f"{host} cannot be reached by SSH: {known.format(address=host, host=host)}\nssh said: {said}"
+    return f"{host} cannot be reached: {message}"
+
+
+def _matching(table: Sequence[tuple[str, str]], message: str) -> str:
+    return next((text for pattern, text in table if re.search(pattern, message)), "")

@@ -1,0 +1,91 @@
+"""What is to be deployed: options and a file of variables in, the variables of the role `engine` out."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lpxdoctor import bundled
+from lpxdoctor.deploy.variant import Choice
+from lpxdoctor.errors import UsageError
+from lpxdoctor.knowledge.images import Built
+
+ROLE = bundled.PLAYBOOKS / "roles" / "engine"
+# Docker's own rule for container names, without the dot that separates our suffix.
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,62}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A deployment as asked for."""
+
+    name: str
+    variables: Mapping[str, Any]  # of the role, as they were given; what is missing has the role's default
+    variant: str | None = None
+    image: str | None = None  # instead of the variant's
+
+    @property
+    def ready_limit_s(self) -> float:
+        """Return how long the role waits for the engine."""
+        return float(self.variables.get("engine_ready_limit_s", defaults()["engine_ready_limit_s"]))
+
+
+def read_variables(file: Path) -> dict[str, Any]:
+    """Return the role's variables in a YAML or JSON file.
+
+    Raises:
+        UsageError: it cannot be read, or has a variable that the role does not know.
+    """
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"The file of variables {file} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"The file of variables {file} is no mapping.\nWrite one variable a line: engine_port: 8001")
+    unknown = sorted(str(key) for key in content if key not in known_variables())
+    if unknown:
+        raise UsageError(
+            f"{file}: {', '.join(unknown)}: unknown.\nKnown are: {', '.join(sorted(known_variables()))}.\n"
+            f"What each means: {ROLE / 'meta' / 'argument_specs.yml'}"
+        )
+    return {str(key): value for key, value in content.items()}
+
+
+def known_variables() -> frozenset[str]:
+    """Return the names that the role documents, less those that a deployment sets itself."""
+    specification = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
+    return frozenset(specification["argument_specs"]["main"]["options"]) - {"engine_state"}
+
+
+def defaults() -> dict[str, Any]:
+    """Return what the role takes for variables that nobody gives."""
+    found: dict[str, Any] = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text(encoding="utf-8"))
+    return found
+
+
+def checked_name(name: str) -> str:
+    """Return a deployment's name; UsageError when Docker would refuse it."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} cannot be a name: use letters, digits, - and _, a letter or digit first.")
+    return name
+
+
+def role_variables(request: Request, choice: Choice) -> dict[str, Any]:
+    """Return all variables for one host: the variant's where nothing else was asked for."""
+    given = dict(request.variables)
+    variant = choice.variant
+    own: dict[str, Any] = {
+        "engine_name": request.name,
+        "engine_image": request.image or choice.reference,
+        "engine_command": list(variant.command),
+    }
+    if isinstance(variant, Built):
+        own |= {"engine_gpu": "none", "engine_image_hint": f"Build it there: {bundled.IMAGES / variant.recipe}"}
+    merged = {
+        "engine_arguments": [*choice.arguments, *given.pop("engine_arguments", [])],
+        "engine_env": {**choice.env, **given.pop("engine_env", {})},
+    }
+    return {**own, **given, **merged}

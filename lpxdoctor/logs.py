@@ -1,0 +1,19 @@
+"""What a run said, kept for later: a name and a text in, a private file below the state directory out."""
+
+import os
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+
+from lpxdoctor.deployments import state_dir
+
+
+def keep(name: str, text: str) -> Path:
+    """Write a log with mode 0600 and return its file, named by the time (UTC) and what it is of."""
+    directory = state_dir() / "logs"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
+    descriptor, path = tempfile.mkstemp(dir=directory, prefix=f"{stamp}-{name}-", suffix=".log")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    return Path(path)
