@@ -41,3 +41,11 @@ def known(read: Callable[[], T]) -> T:
         return cast("T", reason)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:  # what a parser meets in odd output
         return cast("T", Unreadable(f"the answer could not be understood: {type(error).__name__}: {error}"))
+
+
+def told(read: Callable[[], str]) -> str:
+    """Return what read() returns, or that it is not known and why: for what a finding only shows beside its reason."""
+    try:
+        return read()
+    except Unreadable as reason:
+        return f"not known: {reason}"

@@ -61,6 +61,7 @@ class StuckProcess:
     name: str
     function: str
     stack: tuple[str, ...]
+    age_s: int
 
     @property
     def in_driver(self) -> bool:
@@ -191,7 +192,7 @@ def disks(table: str) -> tuple[Disk, ...]:
 
 
 def _stuck(raw: Mapping[str, Any]) -> StuckProcess:
-    return StuckProcess(int(raw["pid"]), str(raw["name"]), str(raw["function"]), tuple(raw["stack"]))
+    return StuckProcess(int(raw["pid"]), str(raw["name"]), str(raw["function"]), tuple(raw["stack"]), int(raw["age_s"]))
 
 
 def _setting(evidence: Evidence, name: str) -> str:

@@ -1,44 +1,56 @@
-"""Print the processes that stay in uninterruptible sleep, as a JSON list of {pid, name, function, stack}.
+"""Print the processes that stay in uninterruptible sleep, as a JSON list of {pid, name, function, stack, age_s}.
 
-A short such sleep is ordinary input and output, so whoever is found in it is looked at again after a moment. function
-is where in the kernel it sleeps and stack the whole way there, module names in brackets; "" where only root may know.
+Short such sleeps are ordinary, and starting a GPU consists of many. So only a process counts that sleeps so twice, did
+not run once in between, and was not started just now. function is where in the kernel it sleeps and stack the whole
+way there, module names in brackets; both are empty where only root may know.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import time
 from pathlib import Path
 
-_MOMENT_S = 0.5
+_BETWEEN_S = 1.0
+_YOUNG_S = 10.0
+_RAN = re.compile(r"^(?:non)?voluntary_ctxt_switches:\s*(\d+)$", re.MULTILINE)
 
 
-def stuck(proc: Path, moment_s: float = _MOMENT_S) -> list[dict[str, object]]:
-    """Return the tasks below a proc directory that sleep uninterruptibly now and a moment later."""
-    first = [pid for pid in _pids(proc) if _state(proc / pid)[1] == "D"]
-    if first:
-        time.sleep(moment_s)
-    still = [pid for pid in first if _state(proc / pid)[1] == "D"]
+def stuck(proc: Path, between_s: float = _BETWEEN_S, young_s: float = _YOUNG_S) -> list[dict[str, object]]:
+    """Return the processes below a proc directory that sleep uninterruptibly, and did nothing else for between_s."""
+    asleep = {
+        task: ran for task in proc.iterdir() if task.name.isdigit() and (ran := _asleep(task, young_s)) is not None
+    }
+    if asleep:
+        time.sleep(between_s)
     return [
         {
-            "pid": int(pid),
-            "name": _state(proc / pid)[0],
-            "function": _text(proc / pid / "wchan").strip("0"),
-            "stack": _text(proc / pid / "stack").splitlines(),
+            "pid": int(task.name),
+            "name": _text(task / "comm").strip(),
+            "function": _text(task / "wchan").strip("0"),
+            "stack": _text(task / "stack").splitlines(),
+            "age_s": round(_age_s(task)),
         }
-        for pid in still
+        for task, ran in asleep.items()
+        if _asleep(task, young_s) == ran
     ]
 
 
-def _pids(proc: Path) -> list[str]:
-    return [path.name for path in proc.iterdir() if path.name.isdigit()]
+def _asleep(task: Path, young_s: float) -> int | None:
+    """Return how often a process was put on and taken off a CPU, None where it does not sleep so or is young."""
+    state = _text(task / "stat").rpartition(")")[2].split()
+    if not state or state[0] != "D" or _age_s(task) < young_s:
+        return None
+    return sum(map(int, _RAN.findall(_text(task / "status"))))
 
 
-def _state(task: Path) -> tuple[str, str]:
-    """Return a task's name, which may itself hold blanks and brackets, and the letter of its state."""
-    before, _, after = _text(task / "stat").rpartition(")")
-    return before.partition("(")[2], after.split()[0] if after.split() else ""
+def _age_s(task: Path) -> float:
+    started = _text(task / "stat").rpartition(")")[2].split()[19:20]
+    uptime = _text(task.parent / "uptime").split()[:1]
+    return float(uptime[0]) - int(started[0]) / os.sysconf("SC_CLK_TCK") if started and uptime else 0.0
 
 
 def _text(path: Path) -> str:
