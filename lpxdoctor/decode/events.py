@@ -1,0 +1,122 @@
+"""Body bytes of a completion in, its server-sent events out, told apart without decoding them."""
+
+import re
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from lpxdoctor.decode.http import ProtocolError
+
+_EVENT_LIMIT = 1 << 20
+# A line end is LF or CRLF; nobody sends the lone CR that the standard also allows.
+_BLANK_LINE = re.compile(rb"\n\r?\n")
+# Inside a JSON string a quote is escaped, so these bytes can only be the key itself.
+_TOKENS = re.compile(rb'"choices"\s*:\s*\[\s*\{')
+_NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+
+
+class Kind(Enum):
+    """What an event carries."""
+
+    TOKENS = "tokens"
+    USAGE = "usage"
+    ERROR = "error"
+    DONE = "done"
+    NOTHING = "nothing"  # a comment that keeps the connection alive, or a field without data
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens as the server counted them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One choice of an event."""
+
+    text: str = ""
+    finish_reason: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A decoded event; error is what the server put there, None when it put nothing."""
+
+    choices: tuple[Choice, ...] = ()
+    usage: Usage | None = None
+    error: Any = None
+    object: str = ""
+    message: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the server reports a failure; vLLM before 0.10 did so without the key "error"."""
+        return self.error is not None or self.object == "error"
+
+
+class Splitter:
+    """Cuts a stream of server-sent events at its blank lines."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, body: bytes) -> list[bytes]:
+        """Take the next body bytes and return the events that are complete with them, undecoded.
+
+        Raises:
+            ProtocolError: an event does not end within a megabyte.
+        """
+        if self._rest:
+            body = self._rest + body
+        events = body.split(b"\n\n") if b"\r" not in body else _BLANK_LINE.split(body)
+        self._rest = events.pop()
+        if len(self._rest) > _EVENT_LIMIT:
+            raise ProtocolError(f"An event does not end within {_EVENT_LIMIT} bytes: {self._rest[:80]!r}")
+        return events
+
+    def end(self) -> list[bytes]:
+        """Return what stands behind the last blank line: an event of a server that does not close its last one."""
+        rest, self._rest = self._rest.strip(), b""
+        return [rest] if rest else []
+
+
+def kind(event: bytes) -> Kind:
+    """Tell what an undecoded event carries.
+
+    Raises:
+        ProtocolError: it has data that are neither a completion's nor an error.
+    """
+    if b'"choices":[{' in event or _TOKENS.search(event):
+        return Kind.TOKENS
+    if _NO_CHOICES.search(event):
+        return Kind.USAGE
+    payload = data(event)
+    if not payload:
+        return Kind.NOTHING
+    if payload == b"[DONE]":
+        return Kind.DONE
+    if decode(event).is_error:
+        return Kind.ERROR
+    raise ProtocolError(f"An event that is no part of a completion: {event[:120]!r}")
+
+
+def data(event: bytes) -> bytes:
+    """Return an event's data, without the field name."""
+    lines = (line.rstrip(b"\r") for line in event.split(b"\n"))
+    fields = [line[5:] for line in lines if line.startswith(b"data:")]
+    return b"\n".join(field[1:] if field.startswith(b" ") else field for field in fields)
+
+
+def decode(event: bytes) -> Event:
+    """Decode an event.
+
+    Raises:
+        ProtocolError: its data are no JSON object of a completion.
+    """
+    try:
+        return msgspec.json.decode(data(event), type=Event)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"An event that cannot be read ({error}): {event[:120]!r}") from None

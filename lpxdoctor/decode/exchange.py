@@ -1,0 +1,132 @@
+"""One request's answer as it comes: reads with their arrival times in, a Sample out."""
+
+from array import array
+
+from lpxdoctor.decode import events
+from lpxdoctor.decode.events import Kind, Splitter
+from lpxdoctor.decode.http import ProtocolError, Response
+from lpxdoctor.decode.samples import Role, Sample
+
+_ERROR_TEXT_BYTES = 4096
+
+
+class Exchange:
+    """The answer to one streamed completion request."""
+
+    __slots__ = (
+        "_before_last", "_done", "_error", "_first", "_last", "_refusal", "_splitter", "_usage",
+        "arrivals_ns", "asked", "response", "role", "slot", "started_ns",
+    )  # fmt: skip
+
+    def __init__(self, role: Role, slot: int, asked: int) -> None:
+        self.role = role
+        self.slot = slot
+        self.asked = asked  # tokens
+        self.started_ns = 0
+        self.arrivals_ns = array("q")
+        self.response = Response()
+        self._splitter = Splitter()
+        self._first = self._before_last = self._last = self._usage = b""
+        self._error = b""  # an event that reports one
+        self._refusal = b""  # the body of an answer that is no stream
+        self._done = False
+
+    def feed(self, content: bytes, arrived_ns: int) -> int:
+        """Take what one read brought; return how many chunks with tokens were in it.
+
+        Raises:
+            ProtocolError: it is no part of a streamed completion.
+        """
+        body = self.response.feed(content)
+        if not body:
+            return 0
+        if self.response.status != 200:
+            self._refusal = (self._refusal + body)[:_ERROR_TEXT_BYTES]
+            return 0
+        before = len(self.arrivals_ns)
+        for event in self._splitter.feed(body):
+            self._note(event, arrived_ns)
+        return len(self.arrivals_ns) - before
+
+    def end(self, arrived_ns: int) -> None:
+        """Note that the response is complete.
+
+        Raises:
+            ProtocolError: what stands behind the last event is none.
+        """
+        for event in self._splitter.end():
+            self._note(event, arrived_ns)
+
+    def _note(self, event: bytes, arrived_ns: int) -> None:
+        kind = events.kind(event)
+        if kind is Kind.TOKENS:
+            self.arrivals_ns.append(arrived_ns)
+            self._before_last = self._last
+            self._last = event
+            self._first = self._first or event
+        elif kind is Kind.USAGE:
+            self._usage = event
+        elif kind is Kind.ERROR:
+            self._error = self._error or event
+        elif kind is Kind.DONE:
+            self._done = True
+
+    def failure(self) -> str:
+        """Return what is wrong with the complete response, as "kind: what was seen", "" when nothing is."""
+        if self.response.status != 200:
+            return f"http-{self.response.status}: {_text(self._refusal)}"
+        if self._error:
+            return f"stream-error: {_text(events.data(self._error))}"
+        if not self.arrivals_ns:
+            return "empty: the answer has no chunk with tokens; is it streamed?"
+        if not self._done and not any(choice.finish_reason for choice in events.decode(self._last).choices):
+            return f"cut: the stream ended after {len(self.arrivals_ns)} chunks without saying why"
+        return ""
+
+    def sample(self, ended_ns: int, failure: str) -> Sample:
+        """Return what became of the request, with the tokens that the server counted.
+
+        Raises:
+            ProtocolError: the events with the counts cannot be read.
+        """
+        arrivals = self.arrivals_ns
+        usage = events.decode(self._usage or self._last).usage if arrivals else None
+        first = events.decode(self._first).usage if arrivals else None
+        tokens = usage.completion_tokens if usage else 0
+        if arrivals and not failure and self._last_is_only_the_end(tokens):
+            arrivals = arrivals[:-1]
+        return Sample(
+            role=self.role,
+            slot=self.slot,
+            started_ns=self.started_ns,
+            arrivals_ns=arrivals,
+            ended_ns=ended_ns,
+            tokens=tokens or len(arrivals),
+            tokens_known=tokens > 0,
+            first_tokens=max(1, first.completion_tokens) if first else 1,
+            first_tokens_known=first is not None,
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            failure=failure,
+        )
+
+    def _last_is_only_the_end(self, tokens: int) -> bool:
+        """Tell whether the last chunk carries no token: some servers put the finish reason into one of its own."""
+        last = events.decode(self._last)
+        if len(self.arrivals_ns) < 2 or not last.choices or last.choices[0].text or not last.choices[0].finish_reason:
+            return False
+        before = events.decode(self._before_last)
+        if last.usage and before.usage:
+            return last.usage.completion_tokens == before.usage.completion_tokens
+        return 0 < tokens < len(self.arrivals_ns)
+
+    def broken(self, ended_ns: int, failure: str) -> Sample:
+        """Return a sample of a request that failed before its response was complete."""
+        try:
+            return self.sample(ended_ns, failure)
+        except ProtocolError:
+            self.arrivals_ns = array("q")
+            return self.sample(ended_ns, failure)
+
+
+def _text(content: bytes) -> str:
+    return " ".join(content.decode(errors="replace").split())[:300]

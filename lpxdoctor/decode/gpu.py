@@ -1,0 +1,141 @@
+"""GPUs during a run: the sampler's lines in, what each GPU did over a rung out."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Generator, Sequence
+from typing import IO
+
+import msgspec
+
+from lpxdoctor.decode.profile import GpuUse
+
+_BUSY_PERCENT = 5  # a GPU below that over a rung does not serve this model
+_END_TIMEOUT_S = 2
+_HEAD_TIMEOUT_S = 5
+# Clocks event reasons that mean the hardware could not hold its clocks. The software power cap is left out: a busy GPU
+# is meant to run into its power limit. Source: NVML API reference, nvmlClocksEventReasons.
+_SLOWED = {
+    0x08: "hardware slowdown",
+    0x20: "temperature, by the driver",
+    0x40: "temperature, by the hardware",
+    0x80: "power brake",
+}
+
+
+class _Head(msgspec.Struct, frozen=True):
+    driver: str | None = None
+    names: tuple[str, ...] = ()
+    failure: str | None = None
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU at one moment; None for what it does not tell."""
+
+    utilization: int | None
+    sm_mhz: int | None
+    memory_mhz: int | None
+    temperature_c: int | None
+    power_w: float | None
+    memory_mib: int | None
+    reasons: int | None
+    groups: int | None
+
+
+class _Line(msgspec.Struct, frozen=True):
+    at_ns: int
+    gpus: tuple[Reading, ...]
+
+
+class Sampler:
+    """The sampling process and what it has said; failure tells why it says nothing."""
+
+    def __init__(self, process: "subprocess.Popen[bytes] | None", output: IO[bytes], failure: str | None) -> None:
+        self.failure = failure
+        self.driver: str | None = None
+        self.names: tuple[str, ...] = ()
+        self._process = process
+        self._output = output
+
+    def read_head(self) -> None:
+        """Learn the driver and the GPUs' names, or why nothing is sampled; wait for it a little."""
+        deadline = time.monotonic() + _HEAD_TIMEOUT_S
+        while self.failure is None and not self.names:
+            lines = self._lines()
+            ended = self._process is None or self._process.poll() is not None or time.monotonic() > deadline
+            if lines:
+                head = msgspec.json.decode(lines[0], type=_Head)
+                self.driver, self.names = head.driver, head.names
+                self.failure = head.failure or (None if head.names else "NVML knows no GPU")
+            elif ended:
+                self.failure = f"the sampler ended, or said nothing within {_HEAD_TIMEOUT_S} s"
+            else:
+                time.sleep(0.02)
+
+    def used(self, began_ns: int, ended_ns: int) -> tuple[GpuUse, ...]:
+        """Return what the busy GPUs did between two moments of the monotonic clock."""
+        self.read_head()
+        if self.failure is not None:
+            return ()
+        lines = [msgspec.json.decode(line, type=_Line) for line in self._lines()[1:]]
+        during = [line.gpus for line in lines if began_ns <= line.at_ns <= ended_ns]
+        uses = (summary(index, name, [gpus[index] for gpus in during]) for index, name in enumerate(self.names))
+        return tuple(use for use in uses if use is not None)
+
+    def _lines(self) -> list[bytes]:
+        """Return the complete lines so far; the file's position is the sampler's and stays where it is."""
+        number = self._output.fileno()
+        return os.pread(number, os.fstat(number).st_size, 0).split(b"\n")[:-1]
+
+
+@contextlib.contextmanager
+def sampled(*, local: bool) -> Generator[Sampler]:
+    """Sample this machine's GPUs until the block ends; where the engine runs elsewhere, say so instead."""
+    with tempfile.TemporaryFile() as output:
+        if not local:
+            yield Sampler(None, output, "the engine does not run on this machine")
+            return
+        argv = (sys.executable, "-m", "lpxdoctor.decode.sampler")
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL)
+        try:
+            yield Sampler(process, output, None)
+        finally:
+            process.terminate()
+            try:
+                process.wait(_END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:  # in a driver call that does not end: it dies when that does
+                process.kill()
+
+
+def summary(index: int, name: str, readings: Sequence[Reading]) -> GpuUse | None:
+    """Summarise one GPU's readings over a rung; None when it was idle or told too little."""
+    utilization = _known([reading.utilization for reading in readings])
+    if not utilization or sum(utilization) / len(utilization) < _BUSY_PERCENT:
+        return None
+    sm, memory = _known([r.sm_mhz for r in readings]), _known([r.memory_mhz for r in readings])
+    used = _known([r.memory_mib for r in readings])
+    masks = _known([r.reasons for r in readings])
+    slowed = Counter(reason for mask in masks for bit, reason in _SLOWED.items() if mask & bit)
+    temperature, power = _known([r.temperature_c for r in readings]), [r.power_w for r in readings if r.power_w]
+    groups = _known([r.groups for r in readings])
+    return GpuUse(
+        index=index,
+        name=name,
+        samples=len(readings),
+        utilization_mean=sum(utilization) / len(utilization),
+        sm_clock_mhz=(min(sm), max(sm)) if sm else None,
+        memory_clock_mhz=(min(memory), max(memory)) if memory else None,
+        temperature_max_c=max(temperature, default=None),
+        power_max_w=max(power, default=None),
+        memory_mib=(used[0], used[-1]) if used else None,
+        slowed_share={reason: count / len(masks) for reason, count in slowed.items()},
+        process_groups=max(groups, default=None),
+    )
+
+
+def _known(values: Sequence[int | None]) -> list[int]:
+    return [value for value in values if value is not None]

@@ -1,0 +1,301 @@
+"""A closed loop of streamed requests at one concurrency: an endpoint and a workload in, every arrival time out.
+
+One thread waits for all sockets itself: so it knows when it asked for arrivals and can bound its own lateness, which an
+event loop does not tell, and it has no need of one.
+"""
+
+import gc
+import selectors
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lpxdoctor.decode.clock import offset
+from lpxdoctor.decode.endpoint import Endpoint
+from lpxdoctor.decode.exchange import Exchange
+from lpxdoctor.decode.http import ProtocolError
+from lpxdoctor.decode.samples import Recording, Role, Sample
+from lpxdoctor.decode.schedule import Schedule
+from lpxdoctor.decode.transport import Transport, tls_maker
+from lpxdoctor.decode.watch import Watch
+from lpxdoctor.decode.workload import Workload
+
+_PATH = "/v1/completions"
+_CONNECT_TIMEOUT_S = 10
+_TICK_S = 0.1
+_PAUSE_AFTER_FAILURE_S = 0.2  # a server that refuses is not hammered; no latency contains this
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a rung has come."""
+
+    concurrency: int
+    answered: int
+    failed: int
+    asked: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """What a run tells while it lasts, and asks: whether it is to end now."""
+
+    progress: Callable[[Progress], None] = lambda progress: None  # noqa: ARG005
+    is_stopped: Callable[[], bool] = lambda: False
+
+
+@dataclass
+class _Slot:
+    """One of the requests that are under way at once, with its connection."""
+
+    index: int
+    prompt: bytes
+    transport: Transport | None = None
+    exchange: Exchange | None = None
+    work: tuple[Role, int] | None = None
+    awaited_since_ns: int = 0  # 0: nothing is awaited
+    interest: int = 0  # what the selector watches its socket for
+
+
+class Loop:
+    """One rung under way; run() makes it and may be called once."""
+
+    def __init__(
+        self, endpoint: Endpoint, workload: Workload, concurrency: int, requests: int, *, timeout_s: float, hooks: Hooks
+    ) -> None:
+        """Prepare so many requests at once; timeout_s is the longest silence within one.
+
+        Raises:
+            MeasureError: TLS cannot be set up.
+        """
+        self._endpoint, self._workload, self._hooks = endpoint, workload, hooks
+        self._concurrency = concurrency
+        self._timeout_ns = int(timeout_s * 1e9)
+        self._schedule = Schedule(concurrency, requests, workload.output_len)
+        self._clock = offset()
+        self._watch = Watch(self._clock)
+        self._tls = tls_maker(endpoint)
+        self._selector = selectors.DefaultSelector()
+        self._prompts = 0
+        self._slots = tuple(_Slot(index, self._prompt()) for index in range(concurrency))
+        self._samples: list[Sample] = []
+        self._answered = self._failed = self._tokens = self._chunks = 0
+        self._paused: list[tuple[int, _Slot]] = []
+        self._working = concurrency
+        self._ticked_ns = 0
+
+    def run(self) -> Recording:
+        """Make the requests, or as many as there are until the hooks say stop."""
+        gc.collect()
+        gc.disable()  # a collection takes milliseconds
+        try:
+            for slot in self._slots:
+                self._next(slot)
+            while self._working and not self._is_stopped():
+                self._turn()
+            client = self._watch.client()
+        finally:
+            gc.enable()
+            for slot in self._slots:
+                self._disconnect(slot)
+            self._selector.close()
+        return Recording(
+            concurrency=self._concurrency,
+            asked=self._schedule.requests,
+            output_len=self._workload.output_len,
+            samples=tuple(self._samples),
+            client=client,
+            stopped=self._schedule.stopped,
+        )
+
+    def _is_stopped(self) -> bool:
+        if self._hooks.is_stopped():
+            self._schedule.stopped = "interrupted"
+            return True
+        return False
+
+    def _turn(self) -> None:
+        asked_ns = time.monotonic_ns()
+        ready = self._selector.select(_TICK_S)
+        returned_ns = time.monotonic_ns()
+        if self._watch.on:
+            self._watch.turn(asked_ns, returned_ns)
+        for key, mask in ready:
+            slot: _Slot = key.data
+            transport = slot.transport
+            if transport is not None and transport is key.fileobj:  # not replaced earlier in this turn
+                self._serve(slot, transport, mask)
+        if returned_ns - self._ticked_ns > _TICK_S * 1e9:
+            self._ticked_ns = returned_ns
+            self._tick(returned_ns)
+
+    def _serve(self, slot: _Slot, transport: Transport, mask: int) -> None:
+        try:
+            if transport.ready and mask & selectors.EVENT_READ:
+                content = transport.receive()
+                if content is not None:
+                    self._read(slot, transport, content)
+                return
+            transport.progress()
+            self._watch_socket(slot, transport)
+            if transport.ready and slot.exchange is None:
+                self._send(slot, transport)
+        except ProtocolError as error:
+            self._fail(slot, f"malformed: {error}")
+        except OSError as error:
+            self._fail(slot, f"{'cut' if transport.ready else 'connect'}: {error}")
+
+    def _read(self, slot: _Slot, transport: Transport, content: bytes) -> None:
+        exchange = slot.exchange
+        if exchange is None:  # the server ends a connection that is not in use
+            self._disconnect(slot)
+            return
+        arrived_ns = transport.arrived_ns
+        response = exchange.response
+        if content:
+            slot.awaited_since_ns = transport.read_ns
+            chunks = exchange.feed(content, arrived_ns)
+            if chunks:
+                has_first = chunks == len(exchange.arrivals_ns)
+                if has_first:
+                    self._schedule.had_first_token(slot.index)
+                if self._watch.on:
+                    self._watch.read(
+                        arrived_ns, transport.read_ns, stamped=transport.stamped, chunks=chunks, has_first=has_first
+                    )
+        else:
+            response.end()
+            if not response.complete:
+                raise ConnectionResetError(f"the server ended the stream after {len(exchange.arrivals_ns)} chunks")
+        if response.complete:
+            exchange.end(arrived_ns)
+            self._finish(slot, exchange, arrived_ns)
+
+    def _finish(self, slot: _Slot, exchange: Exchange, ended_ns: int) -> None:
+        failure = exchange.failure()
+        slot.exchange = None
+        self._schedule.ended(slot.index, failed=bool(failure))
+        if not exchange.response.keeps_alive:
+            self._disconnect(slot)
+        if failure:
+            self._pause(slot)
+        else:
+            self._next(slot)
+            if slot.exchange and self._watch.on:
+                self._watch.idle_ns += slot.exchange.started_ns - ended_ns
+        try:
+            self._record(exchange.sample(ended_ns, failure))
+        except ProtocolError as error:
+            self._record(exchange.broken(ended_ns, f"malformed: {error}"))
+
+    def _fail(self, slot: _Slot, failure: str) -> None:
+        now = time.monotonic_ns()
+        role, tokens = slot.work or (Role.WARM_UP, 0)
+        exchange = slot.exchange or Exchange(role, slot.index, tokens)
+        exchange.started_ns = exchange.started_ns or now
+        slot.exchange = None
+        self._disconnect(slot)
+        self._record(exchange.broken(now, failure))
+        self._schedule.ended(slot.index, failed=True)
+        self._pause(slot)
+
+    def _pause(self, slot: _Slot) -> None:
+        slot.awaited_since_ns = 0
+        self._paused.append((time.monotonic_ns() + int(_PAUSE_AFTER_FAILURE_S * 1e9), slot))
+
+    def _record(self, sample: Sample) -> None:
+        self._samples.append(sample)
+        if not sample.failure:
+            self._tokens += sample.tokens
+            self._chunks += len(sample.arrivals_ns)
+        if sample.role is Role.COUNTED:
+            self._failed += bool(sample.failure)
+            self._answered += not sample.failure
+
+    def _next(self, slot: _Slot) -> None:
+        slot.work = self._schedule.next(slot.index, self._least_received)
+        if slot.work is None:
+            slot.awaited_since_ns = 0
+            self._working -= 1
+            return
+        slot.awaited_since_ns = time.monotonic_ns()
+        if slot.transport is None:
+            self._connect(slot)
+        elif slot.transport.ready:
+            self._send(slot, slot.transport)
+
+    def _least_received(self) -> int:
+        """Return how many tokens the youngest counted request has had, as far as its chunks tell."""
+        under_way = [slot.exchange for slot in self._slots if slot.exchange and slot.exchange.role is Role.COUNTED]
+        chunks = min((len(exchange.arrivals_ns) for exchange in under_way), default=0)
+        return chunks * self._tokens // self._chunks if self._chunks else chunks
+
+    def _connect(self, slot: _Slot) -> None:
+        try:
+            transport = Transport(self._endpoint, self._clock.ns, self._tls() if self._tls else None)
+        except OSError as error:
+            self._fail(slot, f"connect: {error}")
+            return
+        slot.transport = transport
+        slot.interest = selectors.EVENT_READ | selectors.EVENT_WRITE
+        self._selector.register(transport, slot.interest, slot)
+
+    def _send(self, slot: _Slot, transport: Transport) -> None:
+        assert slot.work is not None
+        role, tokens = slot.work
+        body = self._workload.body(slot.prompt, tokens)
+        prepared = transport.prepare(self._endpoint.request("POST", _PATH, body))
+        slot.exchange = exchange = Exchange(role, slot.index, tokens)
+        if role is Role.COUNTED and not self._watch.on:
+            self._watch.start()
+        exchange.started_ns = time.monotonic_ns()
+        try:
+            transport.send(prepared)
+        except OSError as error:
+            self._fail(slot, f"cut: {error}")
+            return
+        if self._watch.on:
+            self._watch.sends_ns.append(time.monotonic_ns() - exchange.started_ns)
+        self._watch_socket(slot, transport)
+        slot.prompt = self._prompt()
+
+    def _prompt(self) -> bytes:
+        self._prompts += 1
+        return self._workload.prompt(self._prompts)
+
+    def _watch_socket(self, slot: _Slot, transport: Transport) -> None:
+        interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if transport.wants_to_write else 0)
+        if interest != slot.interest:
+            slot.interest = interest
+            self._selector.modify(transport, interest, slot)
+
+    def _disconnect(self, slot: _Slot) -> None:
+        if slot.transport is not None:
+            self._selector.unregister(slot.transport)
+            slot.transport.close()
+            slot.transport = None
+
+    def _tick(self, now: int) -> None:
+        due = [slot for due_ns, slot in self._paused if due_ns <= now]
+        self._paused = [(due_ns, slot) for due_ns, slot in self._paused if due_ns > now]
+        for slot in due:
+            self._next(slot)
+        for slot in self._slots:
+            if slot.awaited_since_ns:
+                self._check_silence(slot, now - slot.awaited_since_ns)
+        self._hooks.progress(
+            Progress(
+                concurrency=self._concurrency,
+                answered=self._answered,
+                failed=self._failed,
+                asked=self._schedule.requests,
+            )
+        )
+
+    def _check_silence(self, slot: _Slot, silent_ns: int) -> None:
+        if slot.exchange is None:
+            if silent_ns > _CONNECT_TIMEOUT_S * 1e9:
+                self._fail(slot, f"connect: no answer within {_CONNECT_TIMEOUT_S} s")
+        elif silent_ns > self._timeout_ns:
+            chunks = len(slot.exchange.arrivals_ns)
+            self._fail(slot, f"stall: nothing came for {silent_ns / 1e9:.1f} s after {chunks} chunks")

@@ -1,0 +1,140 @@
+"""A recording, the engine's counters and the GPUs' samples in; the judged rung out: pure."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from lpxdoctor.decode.profile import EngineDelta, GpuUse, Rung
+from lpxdoctor.decode.samples import Recording, Role, Sample
+from lpxdoctor.decode.stats import Measured, measured
+
+_CLIENT_SHARE = 0.05  # of a metric: more than this and the client may be what was measured
+_CLIENT_CPU_SHARE = 0.8  # of a core
+_CLOCK_STEP_MS = 0.1
+_PREFIX_HIT_RATE = 0.01
+_FOREIGN_TOKENS_SHARE = 0.01
+_MEMORY_GROWTH = 0.01
+_ONE_TOKEN = 1.01  # tokens per chunk
+
+
+def judge(
+    rung: Recording,
+    *,
+    engine: EngineDelta | None,
+    gpus: tuple[GpuUse, ...],
+    kv_cache_tokens: int | None,
+    block_size: int | None,
+    input_len: int | None,
+) -> Rung:
+    """Return the rung as the profile keeps it, with every reason why it cannot be compared.
+
+    input_len is how many token ids each prompt had, None when text was sent.
+    """
+    numbers = measured(rung)
+    counted = [sample for sample in rung.samples if sample.role is Role.COUNTED]
+    failed = [sample for sample in counted if sample.failure]
+    reasons = tuple(_reasons(rung, numbers, failed, engine, gpus))
+    return Rung(
+        concurrency=rung.concurrency,
+        requests=len(counted) - len(failed),
+        errors=len(failed),
+        errors_by_kind=dict(Counter(sample.kind for sample in failed)),
+        error_examples={sample.kind: sample.failure for sample in reversed(failed)},
+        ttft_ms=numbers.ttft,
+        itl_ms=numbers.itl,
+        tpot_ms=numbers.tpot,
+        output_tokens_per_s=numbers.output_tokens_per_s,
+        requests_per_s=numbers.requests_per_s,
+        prompt_tokens=numbers.prompt_tokens,
+        output_tokens=numbers.output_tokens,
+        tokens_per_chunk=numbers.tokens_per_chunk,
+        window_s=numbers.window_s,
+        kv_cache_share=_kv_cache_share(rung, numbers, kv_cache_tokens, block_size),
+        valid=not reasons,
+        invalid_because="; ".join(reasons) or None,
+        notes=(
+            *_answer_notes(rung, numbers, [sample for sample in counted if not sample.failure], input_len),
+            *_surrounding_notes(rung, engine, gpus),
+        ),
+        client=numbers.client,
+        engine=engine,
+        gpus=gpus,
+    )
+
+
+def _reasons(
+    rung: Recording, numbers: Measured, failed: list[Sample], engine: EngineDelta | None, gpus: tuple[GpuUse, ...]
+) -> Iterator[str]:
+    if rung.stopped:
+        yield f"ended early: {rung.stopped}"
+    if failed:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in Counter(sample.kind for sample in failed).items())
+        yield f"{len(failed)} of {rung.asked} requests failed ({kinds}): the numbers are those of the others"
+    elif numbers.window_s is None:
+        yield "no time in which all requests were under way at once"
+    yield from _client_limits(numbers)
+    if numbers.client.clock_step_ms > _CLOCK_STEP_MS:
+        yield f"the wall clock was set meanwhile, by {numbers.client.clock_step_ms:.3f} ms"
+    if engine and (engine.prefix_cache_hit_rate or 0) >= _PREFIX_HIT_RATE:
+        yield f"{engine.prefix_cache_hit_rate:.1%} of the prompt tokens came from the prefix cache"
+    if engine and engine.generation_tokens is not None and not failed and not rung.stopped:
+        foreign = engine.generation_tokens - engine.received_tokens
+        if foreign > _FOREIGN_TOKENS_SHARE * engine.received_tokens:
+            yield f"the engine served others at the same time ({foreign:.0f} tokens that are not ours)"
+    for gpu in gpus:
+        for reason, share in gpu.slowed_share.items():
+            yield f"GPU {gpu.index} was slowed down ({reason}) in {share:.0%} of the samples"
+
+
+def _client_limits(numbers: Measured) -> Iterator[str]:
+    client = numbers.client
+    if client.worst_share is None:
+        return
+    worst = {name: error for name, error in client.error_ms.items() if error}
+    if client.idle_share > _CLIENT_SHARE:
+        yield f"client-limited: {client.idle_share:.0%} of the time no next request had been sent"
+    elif client.worst_share > _CLIENT_SHARE:
+        bounds = ", ".join(f"{name} ±{error:.2f} ms" for name, error in worst.items())
+        share = f"{client.worst_share:.0%}" if math.isfinite(client.worst_share) else "all"
+        yield f"client-limited: this machine was too late to tell a metric within 5 % (up to {share} off: {bounds})"
+    elif client.cpu_share > _CLIENT_CPU_SHARE:
+        yield f"client-limited: the client used {client.cpu_share:.0%} of a core"
+
+
+def _answer_notes(rung: Recording, numbers: Measured, good: list[Sample], input_len: int | None) -> Iterator[str]:
+    short = sum(sample.tokens < rung.output_len for sample in good)
+    if short:
+        yield f"{short} of {len(good)} answers have fewer than {rung.output_len} tokens: the server ended them itself"
+    if any(not sample.tokens_known for sample in good):
+        yield "the server sends no token counts: one token per chunk is assumed"
+    elif numbers.tokens_per_chunk and numbers.tokens_per_chunk > _ONE_TOKEN:
+        yield f"{numbers.tokens_per_chunk:.2f} tokens per chunk: itl_ms is per chunk, tpot_ms per token"
+        if any(not sample.first_tokens_known for sample in good):
+            yield "how many tokens a first chunk holds is not told: one is assumed"
+    if numbers.prompt_tokens is None and good:
+        yield "the server does not tell how many tokens a prompt had"
+    elif input_len is None:
+        yield f"text prompts of {numbers.prompt_tokens:.0f} tokens on average: the server takes no token ids"
+    elif numbers.prompt_tokens is not None and numbers.prompt_tokens != input_len:
+        yield f"the server counted {numbers.prompt_tokens:.1f} tokens in prompts of {input_len} token ids"
+
+
+def _surrounding_notes(rung: Recording, engine: EngineDelta | None, gpus: tuple[GpuUse, ...]) -> Iterator[str]:
+    if engine and engine.preemptions:
+        yield f"the engine preempted {engine.preemptions:.0f} requests: its KV cache was full"
+    uncounted = [sample for sample in rung.samples if sample.role is not Role.COUNTED and sample.failure]
+    if uncounted:
+        yield f"{len(uncounted)} requests that do not count failed too ({uncounted[0].failure[:80]})"
+    for gpu in gpus:
+        if (gpu.process_groups or 0) > 1:
+            yield f"GPU {gpu.index} holds memory of {gpu.process_groups} unrelated groups of processes"
+        if gpu.memory_mib and gpu.memory_mib[1] > gpu.memory_mib[0] * (1 + _MEMORY_GROWTH):
+            yield f"memory of GPU {gpu.index} grew from {gpu.memory_mib[0]} to {gpu.memory_mib[1]} MiB"
+
+
+def _kv_cache_share(rung: Recording, numbers: Measured, capacity: int | None, block_size: int | None) -> float | None:
+    """Return how much of the KV cache all requests take at their full length, in whole blocks."""
+    if not capacity or not block_size or numbers.prompt_tokens is None or numbers.output_tokens is None:
+        return None
+    blocks = math.ceil((numbers.prompt_tokens + numbers.output_tokens) / block_size)
+    return rung.concurrency * blocks * block_size / capacity

@@ -1,0 +1,10 @@
+"""Tests of faults do not wait as long as a run does before it tries a server again."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "hammered" not in request.node.name:
+        monkeypatch.setattr("lpxdoctor.decode.load._PAUSE_AFTER_FAILURE_S", 0.01)
+        monkeypatch.setattr("lpxdoctor.decode.load._TICK_S", 0.02)
