@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntFlag
 from functools import partial
 from typing import Any, ClassVar
 
 from lpxdoctor import knowledge
 from lpxdoctor.evidence import Evidence, Probe, Program, Unreadable
 from lpxdoctor.facts.fact import Fact, known
+from lpxdoctor.facts.nvml import HUNG, FabricState, NvmlError, Process, Reason, Remaps
 from lpxdoctor.knowledge.rows import GpuClass
 
 NVML = Program("nvml", timeout_s=27.0)  # it ends by itself before
 
 _GPU_IS_LOST = 15
-_HUNG, _CRASHED = -1, -2
 _BRANDS: Mapping[str, GpuClass] = {
     "geforce": "geforce",
     "geforce_rtx": "geforce",
@@ -26,71 +25,6 @@ _BRANDS: Mapping[str, GpuClass] = {
     "quadro_rtx": "workstation",
     "nvidia_rtx": "workstation",
 }
-
-
-class Reason(IntFlag):
-    """Why a GPU's clocks are below the highest, as in nvml.h."""
-
-    IDLE = 0x1
-    APPLICATION_CLOCKS = 0x2
-    POWER_CAP = 0x4
-    HARDWARE_SLOWDOWN = 0x8
-    SYNC_BOOST = 0x10
-    SOFTWARE_THERMAL = 0x20
-    HARDWARE_THERMAL = 0x40
-    POWER_BRAKE = 0x80
-    DISPLAY_CLOCKS = 0x100
-
-
-@dataclass(frozen=True)
-class NvmlError:
-    """A call of NVML that failed: its code and name, HUNG or CRASHED where it never returned."""
-
-    call: str
-    code: int
-    name: str
-
-    @classmethod
-    def of(cls, call: str, code: int) -> "NvmlError":
-        """Return the error of a code, with NVML's name for it."""
-        row = knowledge.load().nvml_code(code)
-        own = {_HUNG: "HUNG", _CRASHED: "CRASHED"}
-        return cls(call, code, own.get(code) or (row.name if row else f"code {code}"))
-
-    def __str__(self) -> str:
-        return f"{self.call}: {self.name}"
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process that holds a GPU; name and command are "" where this host does not show it, as in a container."""
-
-    pid: int
-    kind: str  # "compute" or "graphics"
-    name: str
-    command: str
-    memory_mib: int | None
-
-
-@dataclass(frozen=True)
-class Remaps:
-    """Memory rows that spare ones stand in for."""
-
-    correctable: int
-    uncorrectable: int
-    pending: bool
-    failure: bool
-
-
-@dataclass(frozen=True)
-class FabricState:
-    """A GPU's place in the NVSwitch fabric, in the numbers of nvml.h."""
-
-    NOT_SUPPORTED, NOT_STARTED, IN_PROGRESS, COMPLETED = range(4)
-
-    state: int
-    status: int
-    health: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +88,33 @@ class Gpu(Fact):
         return f"GPU {self.index}"
 
     @property
+    def reset_command(self) -> str:
+        """What resets it; on an NVSwitch board all GPUs are reset at once, without -i."""
+        return f"sudo nvidia-smi --gpu-reset -i {self.index}"
+
+    @property
     def lost(self) -> bool:
         """Whether NVML said that it is gone."""
         return _GPU_IS_LOST in self.codes
+
+    @property
+    def others(self) -> tuple[Process, ...]:
+        """The processes on it that are not our own."""
+        return tuple(process for process in self.processes if not process.ours)
+
+    @property
+    def holders(self) -> tuple[Process, ...]:
+        """The processes that hold its memory; raises Unreadable where it is held and none is shown."""
+        if not self.others:
+            raise Unreadable(
+                f"{self.memory_held_mib} MiB of {self.subject} are held and the driver shows no process that holds them"
+            )
+        return self.others
+
+    @property
+    def memory_held_mib(self) -> int:
+        """The memory that programs hold, our own apart."""
+        return self.memory_used_mib - sum(process.memory_mib or 0 for process in self.processes if process.ours)
 
     @property
     def kind(self) -> GpuClass | None:
@@ -197,7 +155,7 @@ class Gpus(Fact):
 def _error(evidence: Evidence) -> NvmlError | None:
     answer = evidence.answers.get(NVML.key)
     if answer and answer.failure == "timeout":  # the program itself hung: its interpreter, or a file system
-        return NvmlError.of("NVML", _HUNG)
+        return NvmlError.of("NVML", HUNG)
     error = evidence.value(NVML)["error"]
     return NvmlError.of(str(error["call"]), int(error["code"])) if error else None
 
@@ -271,6 +229,11 @@ def _reading(raw: Mapping[str, Any], name: str, shape: Any) -> Any:
     if isinstance(value, dict) and "error" in value:
         raise Unreadable(f"NVML's {name}: {NvmlError.of('', value['error']).name}")
     return None if value is None else shape(value)
+
+
+def on_or_off(mode: bool) -> str:
+    """Return the word for a mode."""
+    return "on" if mode else "off"
 
 
 def _two(value: Any) -> tuple[Any, Any]:

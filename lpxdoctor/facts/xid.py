@@ -4,6 +4,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lpxdoctor.evidence import Unreadable
+from lpxdoctor.facts.host import Host
+
 RECOVERY_CHANGED = 154
 
 # NVRM: Xid (PCI:0000:65:00): 79, pid=..., name=..., text. Old drivers leave out "PCI:", the domain, pid and name.
@@ -24,6 +27,14 @@ class XidEvent:
     pid: int
     process: str
     text: str
+
+    @property
+    def where(self) -> str:
+        """Where it stands."""
+        return f"dmesg, Xid {self.code} on {self.address}"
+
+    def __str__(self) -> str:
+        return self.text + (f" [{self.process}, pid {self.pid}]" if self.process else "")
 
     @property
     def recovery(self) -> tuple[int, str] | None:
@@ -49,6 +60,14 @@ class SwitchEvent:
 def xids(lines: Iterable[str]) -> tuple[XidEvent, ...]:
     """Return the Xids of a log, oldest first."""
     return tuple(_event(found) for line in lines if (found := _XID.search(line)))
+
+
+def supporting(host: Host) -> tuple[XidEvent, ...]:
+    """Return the Xids of a host's log, none where it may not be read: for what only supports a finding."""
+    try:
+        return xids(host.kernel_log)
+    except Unreadable:
+        return ()
 
 
 def _event(found: re.Match[str]) -> XidEvent:
