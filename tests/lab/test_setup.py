@@ -1,18 +1,21 @@
 """quickstart and up-docker on machines that lack something: what they make, and what they say when they cannot."""
 
+import json
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.lab.engine import LAB, ROOT, docker
+from tests.lab.engine import LAB, ROOT, docker, free_port, run
 from tests.lab.hosts import Host
 from tests.test_tools import tracked
+
+NAME = "lab-quickstart"
 
 
 def in_host(host: Host, command: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -85,6 +88,62 @@ def test_quickstart_check_needs_no_root_no_docker_and_no_second_installation(nob
     assert second.returncode == first.returncode
     assert "installing" not in second.stderr
     assert installed_files(nobodys_checkout) == before
+
+
+@pytest.fixture
+def quickstart(docker_engine: None, cpu_image: str, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Yield what runs ./quickstart in a copy of the checkout and returns all it said; its deployment is removed."""
+    checkout, state = tmp_path / "checkout", tmp_path / "state"
+    copy_checkout(checkout)
+    settings = {"XDG_STATE_HOME": str(state), "QUICKSTART_NAME": NAME, "QUICKSTART_PORT": str(free_port())}
+    environment = os.environ | settings | {"NO_COLOR": "1", "COLUMNS": "120"}
+
+    def run_it() -> str:
+        done = subprocess.run(
+            ("./quickstart",),
+            cwd=checkout,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    try:
+        yield run_it
+    finally:
+        undeploy = (checkout / ".venv/bin/lpxdoctor", "undeploy", NAME, "--local")
+        subprocess.run(undeploy, env=environment, timeout=120, check=True)
+
+
+def test_quickstart_does_the_whole_job_and_nothing_the_second_time(
+    quickstart: Callable[[], str], tmp_path: Path
+) -> None:
+    first = quickstart()
+    report = json.loads((tmp_path / f"state/lpxdoctor/{NAME}/check.json").read_text())
+    profile = json.loads((tmp_path / f"state/lpxdoctor/{NAME}/baseline.json").read_text())
+    assert report["schema"] == 1
+    assert [(rung["concurrency"], rung["requests"], rung["errors"]) for rung in profile["rungs"]] == [
+        (1, 32, 0),
+        (4, 32, 0),
+    ]
+    for shown in (report["findings"][0]["title"][:40], "TPOT", "check.json", "baseline.json"):
+        assert shown in first
+    before = machine_state(tmp_path / "checkout")
+    second = quickstart()
+    assert "installing" not in second
+    assert "nothing to change" in second
+    assert machine_state(tmp_path / "checkout") == before
+
+
+def machine_state(checkout: Path) -> tuple[object, ...]:
+    """Return what a second run must leave alone: packages, environment, container and its image."""
+    packages = run("dpkg-query", "-W")
+    container = docker("inspect", "--format", "{{.Id}} {{.Image}} {{.State.StartedAt}}", NAME)
+    return packages, installed_files(checkout), container
 
 
 def installed_files(checkout: Path) -> dict[Path, int]:
