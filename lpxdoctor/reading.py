@@ -27,6 +27,7 @@ _SECRETS = (
     ),
     re.compile(r"(--[\w-]*(?:key|token|secret|password)[ =]|\bBearer )([^\s\"',]+)", re.IGNORECASE),
     re.compile(r"\b(hf_)([A-Za-z0-9]{16,})"),
+    re.compile(r"(://[^/\s:@]+:)([^/\s@]+)(?=@)"),  # of a proxy
 )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 KIND = "nvidia.com/gpu"
+_LATER = "/var/run/cdi/"  # the second of the directories that runtimes read, and it has the last word
 # A library of the driver carries the driver's version; others that are mounted along (libnvidia-egl-wayland) their own.
 _VERSIONED = re.compile(
     r"/lib(?:cuda|nvidia-(?:ml|ptxjitcompiler|nvvm|opencl|cfg|gpucomp))\.so\.(\d{3,}\.\d+(?:\.\d+)?)$"
@@ -108,12 +109,19 @@ def _once(values: Any) -> tuple[Any, ...]:
 
 
 def named_twice(found: tuple[Spec, ...]) -> Mapping[str, tuple[str, ...]]:
-    """Return {device: files} of each device that more than one file names.
-
-    Of two directories the later one counts (/var/run/cdi over /etc/cdi), of two files in one neither does.
-    """
+    """Return {device: files} of each device that more than one file names."""
     where: dict[str, list[str]] = {}
     for each in found:
         for name in dict.fromkeys(each.devices):
             where.setdefault(f"{each.kind}={name}", []).append(each.path)
     return {device: tuple(paths) for device, paths in where.items() if len(paths) > 1}
+
+
+def counting(found: tuple[Spec, ...]) -> tuple[Spec, ...]:
+    """Return the specifications that still decide about a device: one in /var/run/cdi hides one in /etc/cdi."""
+    later = {f"{each.kind}={name}" for each in found if each.path.startswith(_LATER) for name in each.devices}
+    return tuple(
+        each
+        for each in found
+        if each.path.startswith(_LATER) or not {f"{each.kind}={name}" for name in each.devices} <= later
+    )

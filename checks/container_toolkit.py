@@ -1,0 +1,307 @@
+"""Facts of the NVIDIA Container Toolkit and of Docker's kind in: what keeps the one from the other out."""
+
+from collections.abc import Iterator
+
+from lpxdoctor import knowledge
+from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.facts import toolkit
+from lpxdoctor.facts.container import CHAR_LINKS, Container
+from lpxdoctor.facts.daemon import Daemon
+from lpxdoctor.facts.driver import Driver
+from lpxdoctor.facts.engine import Engines
+from lpxdoctor.knowledge import container as releases
+
+
+def _docker(container: Container) -> Daemon:
+    if container.daemon is None:
+        raise NotApplicable("no Docker answers on this host")
+    return container.daemon
+
+
+# --- which Docker -----------------------------------------------------------------------------------------------------
+
+
+@check("container.docker-from-snap", Severity.FAIL, layer="deployment", after=["cuda.init-fails"])
+def docker_from_snap(container: Container) -> Iterator[Finding]:
+    """Docker comes from a snap, and its confinement hides the driver.
+
+    Why: the snap sees a file system of its own. Its NVIDIA support was made for Ubuntu Core, and on other systems the
+        toolkit in it does not find libnvidia-ml.so.1, though nvidia-smi works on the host.
+    Fix: sudo snap remove docker, then install docker-ce or docker.io with apt, and nvidia-container-toolkit. Images and
+        volumes of the snap lie below /var/snap/docker and are not taken along.
+    Source: https://github.com/canonical/docker-snap/issues/148; https://github.com/NVIDIA/nvidia-docker/issues/1637
+    """
+    live = _docker(container)
+    if live.flavor == "snap" and container.trials and not container.proven:
+        refusal = Seen("Docker", container.trials[0].reason, container.trials[0].command)
+        yield Finding(
+            "no path hands a GPU over to a container", seen=(Seen("root", live.root_dir, "docker info"), refusal)
+        )
+
+
+@check("container.docker-desktop", Severity.FAIL, layer="deployment", after=["cuda.init-fails"])
+def docker_desktop(container: Container) -> Iterator[Finding]:
+    """Containers run in Docker Desktop's virtual machine, which has no GPU.
+
+    Why: on Linux, Desktop starts its containers in a virtual machine of its own, and the host's GPUs are not handed to
+        it. On Windows with WSL 2 they are.
+    Fix: docker context use default, with Docker Engine installed beside Desktop.
+    Source: https://docs.docker.com/desktop/features/gpu/
+    """
+    live = _docker(container)
+    if live.flavor == "desktop" and container.trials and not container.proven:
+        yield Finding(
+            "no path hands a GPU over to a container", seen=(Seen("Docker", live.operating_system, live.server),)
+        )
+
+
+@check("container.cgroups-closed-to-rootless", Severity.FAIL, layer="deployment", after=["cuda.init-fails"])
+def cgroups_closed_to_rootless(container: Container) -> Iterator[Finding]:
+    """Docker runs without root, and the toolkit is told to do what only root can.
+
+    Why: the toolkit's hook writes the container's device cgroup, and a rootless Docker may not. Every GPU container
+        then fails with a mount error about devices.allow, or about device rules.
+    Fix: sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place, which holds for all of this host's
+        Dockers; or hand GPUs over by CDI, which needs no hook.
+    Source: https://github.com/NVIDIA/nvidia-docker/issues/1155;
+        https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html (rootless mode)
+    """
+    live, config = _docker(container), container.config
+    if live.rootless and config and not config.no_cgroups and not container.hands_over:
+        seen = (Seen("Docker", "rootless", "docker info"), Seen("no-cgroups", "false", config.path))
+        yield Finding("no-cgroups is not set for a rootless Docker", seen=seen)
+
+
+@check("container.cgroups-left-alone", Severity.FAIL, layer="deployment", after=["cuda.init-fails"])
+def cgroups_left_alone(container: Container) -> Iterator[Finding]:
+    """The toolkit is told to leave cgroups alone, and Docker runs as root.
+
+    Why: no-cgroups is for rootless Docker. As root the kernel does enforce device cgroups, nobody opens them for the
+        GPU, and NVML in the container ends with "Unknown Error" or "Insufficient Permissions".
+    Fix: sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place
+    Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/381
+    """
+    live, config = _docker(container), container.config
+    hooked = [trial for trial in container.tried if trial.path != "CDI" and trial.started]
+    if config and config.no_cgroups and not live.rootless and hooked and not container.proven:
+        seen = (
+            Seen("no-cgroups", "true", config.path),
+            Seen("CUDA in a container", hooked[0].reason, hooked[0].command),
+        )
+        yield Finding("no-cgroups is set for a Docker that runs as root", seen=seen)
+
+
+@check("container.gpus-for-everybody", Severity.INFO, layer="deployment", after=["host.no-gpu"])
+def gpus_for_everybody(container: Container) -> Iterator[Finding]:
+    """Any image can take all GPUs of this host without being given one.
+
+    Why: with the NVIDIA runtime as Docker's default, NVIDIA_VISIBLE_DEVICES=all inside an image is enough. CUDA's own
+        images set it. Whoever may start a container here may use, and fill, every GPU.
+    Fix: where that is not meant, set "default-runtime" back to runc and hand GPUs over by --device nvidia.com/gpu=N, or
+        set accept-nvidia-visible-devices-envvar-when-unprivileged = false in the toolkit's config.toml.
+    Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
+    """
+    live = _docker(container)
+    if "nvidia" in live.default_runtime:
+        yield Finding(
+            f"Docker's default runtime is {live.default_runtime}",
+            seen=(Seen("default runtime", live.default_runtime, "docker info"),),
+        )
+
+
+# --- the toolkit ------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "container.toolkit-missing",
+    Severity.FAIL,
+    layer="deployment",
+    after=["host.no-gpu", "container.docker-not-answering"],
+    fix="container",
+)
+def toolkit_missing(container: Container) -> Iterator[Finding]:
+    """The NVIDIA Container Toolkit is not installed, and nothing else hands GPUs over to containers.
+
+    Why: Docker itself knows nothing of GPUs. Without the toolkit, or a CDI specification that somebody wrote, docker
+        run --gpus all ends with: could not select device driver "" with capabilities: [[gpu]].
+    Fix: install nvidia-container-toolkit from NVIDIA's repository, then
+        sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker
+    Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
+    """
+    _docker(container)
+    if (
+        container.hands_over
+        or container.gpu_specs
+        or toolkit.HOOK in container.programs
+        or toolkit.RUNTIME in container.programs
+    ):
+        return
+    seen = (
+        Seen("packages", "none of the toolkit", "dpkg-query, rpm"),
+        Seen("programs", ", ".join(container.programs) or "none", "/usr/bin/nvidia-c*"),
+        Seen("CDI specifications", "none of nvidia.com/gpu", "/etc/cdi, /var/run/cdi"),
+        *(Seen("Docker", trial.refusal, trial.command) for trial in container.tried[:1]),
+    )
+    yield Finding("nvidia-container-toolkit is not on this host", seen=seen)
+
+
+@check(
+    "container.runtime-not-registered",
+    Severity.FAIL,
+    layer="deployment",
+    after=["cuda.init-fails", "container.toolkit-missing", "container.daemon-not-restarted"],
+    fix="container",
+)
+def runtime_not_registered(container: Container) -> Iterator[Finding]:
+    """The toolkit is installed and Docker was never told of it.
+
+    Why: the packages alone change nothing in Docker. Somebody has to register the runtime "nvidia" in daemon.json, or
+        write a CDI specification, and restart Docker.
+    Fix: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker
+    Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/150
+    """
+    live = _docker(container)
+    on_disk = dict(container.settings.runtimes) if container.settings else {}
+    if container.hands_over or any("nvidia" in program for program in (*live.runtimes.values(), *on_disk.values())):
+        return
+    seen = (
+        Seen("runtimes that Docker knows", ", ".join(sorted(live.runtimes)), "docker info"),
+        Seen(
+            "runtimes on disk",
+            ", ".join(on_disk) or "none",
+            container.settings.path if container.settings else "no daemon.json",
+        ),
+        Seen("toolkit", str(container.toolkit or "no package"), container.programs.get(toolkit.RUNTIME, "")),
+    )
+    yield Finding('no runtime "nvidia" is registered with Docker', seen=seen)
+
+
+@check("container.toolkit-mixed", Severity.WARN, layer="deployment", after=["host.no-gpu"], fix="container")
+def toolkit_mixed(container: Container) -> Iterator[Finding]:
+    """The toolkit's packages are of different versions.
+
+    Why: its programs and its library are released together and call each other by private interfaces. A half upgrade
+        works until a GPU container starts.
+    Fix: install one version of all four: nvidia-container-toolkit, nvidia-container-toolkit-base,
+        libnvidia-container-tools, libnvidia-container1.
+    Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
+    """
+    found = toolkit.of_toolkit(container.packages)
+    if len({package.version for package in found}) > 1:
+        yield Finding(
+            "packages of the toolkit differ", seen=tuple(Seen(p.name, p.version, "dpkg-query, rpm") for p in found)
+        )
+
+
+@check("container.toolkit-flawed", Severity.WARN, layer="deployment", after=["host.no-gpu"], fix="container")
+def toolkit_flawed(container: Container) -> Iterator[Finding]:
+    """This release of the toolkit has a known flaw.
+
+    Why: what is wrong with it is named below. A flaw of security means that an image from elsewhere can reach the host.
+    Fix: upgrade nvidia-container-toolkit and its three companions to the newest release, then restart Docker.
+    Source: https://nvidia.custhelp.com/app/answers/detail/a_id/5659;
+        https://github.com/NVIDIA/nvidia-container-toolkit/issues/1967
+    """
+    have = container.toolkit
+    for flaw in releases.flaws() if have else ():
+        # A release that works on some hosts and not on others is judged by the trial.
+        if have and flaw.has(have) and flaw.sure and not (flaw.kind == "function" and container.proven):
+            seen = (
+                Seen("nvidia-container-toolkit", str(have), "dpkg-query, rpm"),
+                Seen("known", flaw.what, flaw.source),
+            )
+            yield Finding(f"{have}: {flaw.what}", f"toolkit {have}", seen)
+
+
+@check("container.toolkit-forerunner", Severity.INFO, layer="deployment", after=["host.no-gpu"])
+def toolkit_forerunner(container: Container) -> Iterator[Finding]:
+    """Packages of the toolkit's forerunners are left on this host.
+
+    Why: nvidia-docker2 and nvidia-container-runtime bring a daemon.json and a repository of their own. They are no
+        longer maintained, and they hold the toolkit back at an upgrade.
+    Fix: sudo apt-get remove nvidia-docker2 nvidia-container-runtime, after nvidia-container-toolkit is installed.
+    Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
+    """
+    for package in toolkit.legacy(container.packages):
+        yield Finding(
+            f"{package.name} {package.version} is installed",
+            package.name,
+            (Seen(package.name, package.version, "dpkg-query, rpm"),),
+        )
+
+
+@check("container.toolkit-source-twice", Severity.WARN, layer="deployment", after=["host.no-gpu"])
+def toolkit_source_twice(container: Container) -> Iterator[Finding]:
+    """The toolkit's repository stands in apt's sources twice, with different keys.
+
+    Why: apt then refuses to read any repository: Conflicting values set for option Signed-By. Nothing on this host is
+        upgraded until it is put right, security fixes among it.
+    Fix: keep /etc/apt/sources.list.d/nvidia-container-toolkit.list and remove the others, then sudo apt-get update.
+    Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
+    """
+    if len(set(container.sources.values())) > 1:
+        seen = tuple(Seen("key", key or "none", path) for path, key in container.sources.items())
+        yield Finding(f"{len(container.sources)} files name it", seen=seen)
+
+
+@check("container.toolkit-config-invalid", Severity.FAIL, layer="deployment", after=["host.no-gpu"], fix="container")
+def toolkit_config_invalid(container: Container) -> Iterator[Finding]:
+    """The toolkit cannot read its config.toml.
+
+    Why: its hook and its runtime both end with an error before a container starts.
+    Fix: sudo nvidia-ctk config --in-place writes it anew; the old file is to be kept aside first.
+    Source: https://github.com/NVIDIA/nvidia-container-toolkit
+    """
+    if container.config and container.config.error:
+        yield Finding(
+            container.config.error, container.config.path, (Seen(container.config.path, container.config.error),)
+        )
+
+
+# --- what a running container may lose --------------------------------------------------------------------------------
+
+
+@check("container.reload-loses-gpus", Severity.WARN, layer="deployment", after=["host.no-gpu"], fix="container")
+def reload_loses_gpus(container: Container, engines: Engines) -> Iterator[Finding]:
+    """A running engine would lose its GPUs at the next systemctl daemon-reload.
+
+    Why: the toolkit's hook opens the device cgroup behind Docker's back. With the systemd cgroup driver, systemd writes
+        the rules anew at each daemon-reload, which every package upgrade does, and leaves the GPU out. The engine dies
+        with "Unknown Error" from NVML while the host is fine. A restart of the container brings the GPUs back.
+    Fix: hand GPUs over by CDI (--device nvidia.com/gpu=all), which tells Docker of every device node; or pass each
+        /dev/nvidia* node by --device. "native.cgroupdriver=cgroupfs" in daemon.json is the last resort.
+    Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/48;
+        https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
+    """
+    if _docker(container).cgroup_driver != "systemd":
+        return
+    for engine in engines.engines:
+        hooked = ("gpus" in engine.gpu_requests and container.gpus_by_cdi is False) or (
+            "runtime" in engine.gpu_requests and container.runtime_by_hook
+        )
+        if engine.up and hooked and not {"cdi", "device"} & set(engine.gpu_requests):
+            seen = (
+                Seen("GPUs by", ", ".join(engine.gpu_requests), f"docker inspect {engine.name}"),
+                Seen("cgroup driver", "systemd", "docker info"),
+                Seen("links of device numbers", str(len(container.char_links)), CHAR_LINKS.pattern),
+            )
+            yield Finding(f"{engine.name} got its GPUs through the toolkit's hook", engine.name, seen)
+
+
+@check("container.device-links-missing", Severity.INFO, layer="deployment", after=["host.no-gpu"])
+def device_links_missing(container: Container, driver: Driver) -> Iterator[Finding]:
+    """The GPU's device numbers have no links in /dev/char.
+
+    Why: with the systemd cgroup driver some versions of runc allow a device to systemd by /dev/char/MAJOR:MINOR. Where
+        that link is missing the rule is dropped, and a container loses the GPU at a daemon-reload even when it was
+        handed over by CDI or --device. Drivers from 535 on make the links themselves.
+    Fix: sudo nvidia-ctk system create-dev-char-symlinks --create-all, and the udev rule that NVIDIA describes with it.
+    Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
+    """
+    live = _docker(container)
+    numbers = [node for node in container.nodes if node.major == 195]
+    if releases.has("links-device-numbers", knowledge.version(driver.loaded)) is not False:
+        return
+    if live.cgroup_driver == "systemd" and numbers and not container.char_links:
+        seen = (Seen("device nodes", str(len(numbers)), "/dev/nvidia*"), Seen("links", "none", CHAR_LINKS.pattern))
+        yield Finding("no link in /dev/char leads to a GPU", seen=seen)

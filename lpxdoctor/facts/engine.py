@@ -1,0 +1,257 @@
+"""What Docker and the engines themselves say in; every inference engine in a container of this host out."""
+
+import datetime
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+from lpxdoctor.evidence import Evidence, Probe, Unreadable
+from lpxdoctor.facts import messages
+from lpxdoctor.facts.container import DOCKER
+from lpxdoctor.facts.fact import Fact, known
+from lpxdoctor.facts.messages import Match
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+# Where vLLM and huggingface_hub keep what they download and compile.
+CACHES = ("/root/.cache", "/home/vllm/.cache", "/cache")
+# Also what the arguments are called on a vLLM that is started by a subcommand, "vllm serve MODEL".
+_SUBCOMMAND = ("serve",)
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A directory or volume of the host in a container."""
+
+    source: str
+    target: str
+    writable: bool
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an engine answered to one question; status is None where it did not, and body says why."""
+
+    status: int | None
+    body: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine(Fact):
+    """One container with an inference engine."""
+
+    name: str
+    image: str  # what it was started from: a tag, a tag with a digest, or an id
+    image_id: str
+    tag_id: str  # the image that this name means now, "" where it means none
+    digests: tuple[str, ...]  # of the image in the registries that it came from; () for one that was built here
+    command: tuple[str, ...]  # entry point and arguments
+    environment: Mapping[str, str]  # *** where the value is of no use or secret
+    labels: Mapping[str, str]
+    user: str
+    healthcheck: bool
+    status: str  # Docker's: created, running, paused, restarting, exited, dead
+    exit_code: int
+    oom_killed: bool
+    docker_error: str
+    restarts: int
+    up_s: float | None  # since it was last started; None where it does not run
+    health: str  # of Docker's health check: starting, healthy, unhealthy, "" for none
+    restart_policy: str
+    ipc: str
+    shm_bytes: int
+    network: str
+    privileged: bool
+    gpu_requests: tuple[str, ...]  # how it asks for GPUs: "cdi", "gpus", "runtime", "device"
+    mounts: tuple[Mount, ...]
+    published: tuple[tuple[str, str], ...]  # (host address, host port)
+    log: str  # Unreadable where Docker keeps none
+    address: str  # where this host reaches it, "" where nothing says it
+    replies: Mapping[str, Reply]
+    guarded: bool | None  # whether it asks for a key, None where it did not answer
+
+    @property
+    def up(self) -> bool:
+        """Whether its process runs."""
+        return self.status in ("running", "paused")
+
+    @property
+    def wants_gpu(self) -> bool:
+        """Whether it asks for a GPU."""
+        return bool(self.gpu_requests)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether its image is named by what is in it."""
+        return "@sha256:" in self.image or self.image.startswith("sha256:")
+
+    @property
+    def ours(self) -> bool:
+        """Whether lpxdoctor rolled it out."""
+        return "lpxdoctor.engine" in self.labels
+
+    def option(self, *names: str) -> str:
+        """Return the value of an argument given by one of its names, "" where it is not given."""
+        for number, word in enumerate(self.command):
+            name, joined, value = word.partition("=")
+            if name in names:
+                follows = self.command[number + 1] if number + 1 < len(self.command) else ""
+                return value if joined else follows
+        return ""
+
+    def has(self, name: str) -> bool:
+        """Tell whether an argument is given."""
+        return any(word.partition("=")[0] == name for word in self.command)
+
+    @property
+    def model(self) -> str:
+        """The model that it is told to serve: a directory or a repository; "" where no argument names one."""
+        named = self.option("--model")
+        if named:
+            return named
+        after = [self.command[n + 1 :] for n, word in enumerate(self.command) if word in _SUBCOMMAND]
+        return next((words[0] for words in after if words and not words[0].startswith("-")), "")
+
+    @property
+    def ranks(self) -> int:
+        """How many GPUs it is told to use."""
+        sizes = (
+            self.option("--tensor-parallel-size", "-tp"),
+            self.option("--pipeline-parallel-size", "-pp"),
+            self.option("--data-parallel-size", "-dp"),
+        )
+        product = 1
+        for size in sizes:
+            product *= int(size) if size.isdigit() and int(size) else 1
+        return product
+
+    @property
+    def exposed(self) -> tuple[str, ...]:
+        """The addresses beyond this host at which it can be reached; an empty one means all."""
+        if self.network == "host":
+            host = self.option("--host")
+            port = self.option("--port") or "8000"
+            return () if host in _LOOPBACK else (f"{host or '0.0.0.0'}:{port}",)  # noqa: S104
+        return tuple(f"{host or '0.0.0.0'}:{port}" for host, port in self.published if host not in _LOOPBACK)  # noqa: S104
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The names of models that it says it serves; raises Unreadable where it did not say."""
+        reply = self.replies.get("/v1/models")
+        if reply is None or reply.status != 200:
+            said = "it does not run" if reply is None else f"{reply.status or ''} {reply.body}".strip()
+            raise Unreadable(f"{self.name} did not say which model it serves: {said}")
+        try:
+            return tuple(str(each["id"]) for each in json.loads(reply.body)["data"])
+        except (ValueError, KeyError, TypeError):
+            raise Unreadable(f"{self.name} answers /v1/models with no list of models: {reply.body[:100]}") from None
+
+    @cached_property
+    def troubles(self) -> tuple[Match, ...]:
+        """The known errors in the last lines of its log, causes far below first."""
+        return messages.find(self.log)
+
+    def trouble(self, *names: str) -> Match | None:
+        """Return the known error of one of these names where it is the cause nearest to the ground, else None."""
+        first = next(iter(self.troubles), None)
+        return first if first and first.name in names else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engines(Fact):
+    """All engines in containers of the Docker that answers."""
+
+    probes: ClassVar[tuple[Probe, ...]] = (DOCKER,)
+
+    engines: tuple[Engine, ...]
+
+    @classmethod
+    def parse(cls, evidence: Evidence) -> "Engines":
+        """Return the facts that the answers hold; never raises."""
+        return cls(engines=known(partial(_engines, evidence)))
+
+
+def _engines(evidence: Evidence) -> tuple[Engine, ...]:
+    answer = evidence.value(DOCKER)
+    if answer["failure"] == "absent":
+        return ()
+    if answer["failure"]:
+        raise Unreadable(f"Docker: {answer['reason']}")
+    if answer["engines"] is None:
+        raise Unreadable(f"Docker did not list its containers: {answer['engines_reason']}")
+    failures = [each["failure"] for each in answer["engines"] if each["failure"]]
+    if failures:
+        raise Unreadable(f"a container could not be looked into: {failures[0]}")
+    return tuple(engine(each, evidence.collected_at) for each in answer["engines"])
+
+
+def engine(raw: Mapping[str, Any], collected_at: str) -> Engine:
+    """Return one engine of programs/docker.py's answer."""
+    state, host = raw["state"], raw["host"]
+    running = state["Status"] in ("running", "paused")
+    return Engine(
+        name=raw["name"],
+        image=raw["image"],
+        image_id=raw["image_id"],
+        tag_id=raw["tag_id"],
+        digests=tuple(raw["digests"]),
+        command=(*raw["entrypoint"], *raw["arguments"]),
+        environment=raw["environment"],
+        labels=raw["labels"],
+        user=raw["user"],
+        healthcheck=bool(raw["healthcheck"]) and (raw["healthcheck"].get("Test") or ["NONE"])[0] != "NONE",
+        status=state["Status"],
+        exit_code=int(state["ExitCode"]),
+        oom_killed=bool(state["OOMKilled"]),
+        docker_error=state["Error"] or "",
+        restarts=int(raw["restarts"]),
+        up_s=known(partial(_seconds, state["StartedAt"], collected_at)) if running else None,
+        health=raw["health"],
+        restart_policy=(host["RestartPolicy"] or {}).get("Name") or "no",
+        ipc=host["IpcMode"] or "",
+        shm_bytes=int(host["ShmSize"] or 0),
+        network=host["NetworkMode"] or "",
+        privileged=bool(host["Privileged"]),
+        gpu_requests=tuple(dict.fromkeys(_requests(host))),
+        mounts=tuple(Mount(m.get("Source") or m.get("Name") or "", m["Destination"], m["RW"]) for m in raw["mounts"]),
+        published=tuple(
+            (binding.get("HostIp") or "", binding["HostPort"])
+            for each in raw["ports"].values()
+            for binding in each or ()
+        ),
+        log=known(partial(_log, raw)),
+        address=raw["address"],
+        replies={
+            path: Reply(said.get("status"), said.get("body", said.get("failure", "")))
+            for path, said in raw["http"].items()
+        },
+        guarded=raw["guarded"],
+    )
+
+
+def _requests(host: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how a container asks for GPUs."""
+    for request in host["DeviceRequests"] or ():
+        if request.get("Driver") == "cdi":
+            if any(str(device).startswith("nvidia.com/") for device in request.get("DeviceIDs") or ()):
+                yield "cdi"
+        else:
+            yield "gpus"
+    if "nvidia" in (host["Runtime"] or ""):
+        yield "runtime"
+    if any(re.match(r"/dev/nvidia\d", str(device.get("PathOnHost"))) for device in host["Devices"] or ()):
+        yield "device"
+
+
+def _log(raw: Mapping[str, Any]) -> str:
+    if raw["log"] is None:
+        raise Unreadable(f"the log of {raw['name']}: {raw['log_reason']}")
+    return str(raw["log"])
+
+
+def _seconds(since: str, until: str) -> float:
+    """Return the seconds between two times as Docker and evidence write them, both in UTC."""
+    begin, end = (datetime.datetime.fromisoformat(stamp[:19]) for stamp in (since, until))
+    return (end - begin).total_seconds()
