@@ -6,7 +6,9 @@ from lpxdoctor import knowledge
 from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
 from lpxdoctor.facts.gpu import Gpus
 from lpxdoctor.facts.host import Host
-from lpxdoctor.facts.xid import RECOVERY_CHANGED, supporting, xids
+from lpxdoctor.facts.pci import PciDevice
+from lpxdoctor.facts.xid import RECOVERY_CHANGED, readable_log, supporting, xids
+from lpxdoctor.knowledge.rows import Capability
 
 _ELSEWHERE = ("vfio-pci", "pci-stub", "nouveau")  # drivers whose GPUs NVML does not list, and is not to
 _NO_POWER = 8
@@ -36,7 +38,8 @@ def lost(host: Host, gpus: Gpus) -> Iterator[Finding]:
 def power_cable_missing(host: Host, gpus: Gpus) -> Iterator[Finding]:
     """A GPU lacks its power cable.
 
-    Why: the card sees that an auxiliary power plug is missing or not fully in, and does not start.
+    Why: the card sees that an auxiliary power plug is missing or not fully in; it runs slowed down,
+    or not at all.
     Fix: power the machine off and seat every power cable of the card, without adapters where that can be had.
     Source: nvidia-smi(1), return value 8; https://docs.nvidia.com/deploy/xid-errors/ (Xid 54)
     """
@@ -63,7 +66,7 @@ def bar1_unassigned(host: Host, gpus: Gpus) -> Iterator[Finding]:
     Source: https://github.com/NVIDIA/gpu-operator/issues/492;
     https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862
     """
-    for line in host.kernel_log:
+    for line in readable_log(host):
         if "NVRM: BAR" in line and " is 0M @ 0x0" in line:
             address = line.rpartition("(PCI:")[2].rstrip(") .")
             yield Finding(
@@ -74,11 +77,50 @@ def bar1_unassigned(host: Host, gpus: Gpus) -> Iterator[Finding]:
             yield Finding(f"{gpu.subject} has a BAR1 of 0 MiB", gpu.subject, (Seen("BAR1", "0 MiB", "NVML"),))
 
 
+@check("gpu.dropped-by-driver", Severity.FAIL, layer="driver", after=["driver.nvml-fails"])
+def dropped_by_driver(host: Host, gpus: Gpus) -> Iterator[Finding]:
+    """A GPU is too old for the installed driver branch.
+
+    Why: R580 was the last branch for Maxwell, Pascal and Volta: later drivers load without a complaint and leave such a
+    card alone.
+    Fix: install the newest driver of the branch that is named, and pin it; an image of CUDA 12 goes with it.
+    Source: https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html
+    """
+    branch = int(gpus.driver_version.partition(".")[0])
+    for device, row in _capabilities(host):
+        if row.last_branch is not None and branch > row.last_branch:
+            seen = (
+                Seen("GPU", f"{row.arch}, compute capability {row.cc}", device.address),
+                Seen("last driver branch for it", f"R{row.last_branch}", row.source),
+                Seen("driver", gpus.driver_version, "NVML"),
+            )
+            yield Finding(f"{device.address} needs R{row.last_branch} or older", device.address, seen)
+
+
+@check("gpu.newer-than-driver", Severity.FAIL, layer="driver", after=["driver.nvml-fails"], fix="driver")
+def newer_than_driver(host: Host, gpus: Gpus) -> Iterator[Finding]:
+    """A GPU is too new for the installed driver branch.
+
+    Why: the driver does not know the card and leaves it alone; nvidia-smi does not list it.
+    Fix: install a driver of the branch that is named, or newer, with open kernel modules.
+    Source: https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html
+    """
+    branch = int(gpus.driver_version.partition(".")[0])
+    for device, row in _capabilities(host):
+        if row.first_branch is not None and branch < row.first_branch:
+            seen = (
+                Seen("GPU", f"{row.arch}, compute capability {row.cc}", device.address),
+                Seen("first driver branch for it", f"R{row.first_branch}", row.source),
+                Seen("driver", gpus.driver_version, "NVML"),
+            )
+            yield Finding(f"{device.address} needs R{row.first_branch} or newer", device.address, seen)
+
+
 @check(
     "gpu.not-initialised",
     Severity.FAIL,
     layer="hardware",
-    after=["driver.nvml-fails", "gpu.lost", "gpu.bar1-unassigned"],
+    after=["driver.nvml-fails", "gpu.lost", "gpu.bar1-unassigned", "gpu.dropped-by-driver", "gpu.newer-than-driver"],
 )
 def not_initialised(host: Host, gpus: Gpus) -> Iterator[Finding]:
     """A GPU is on the PCI bus and the driver did not bring it up.
@@ -102,6 +144,7 @@ def not_initialised(host: Host, gpus: Gpus) -> Iterator[Finding]:
             Seen("on the PCI bus", row.name if row else device.ids, f"/sys/bus/pci/devices/{device.address}"),
             Seen("bound driver", device.driver or "none", f"/sys/bus/pci/devices/{device.address}/driver"),
             Seen("GPUs in NVML", str(len(gpus.gpus)), "NVML"),
+            *(Seen("kernel log", line.strip(), "dmesg") for line in _said_of(host, device.address)[-3:]),
         )
         yield Finding(f"{device.address} is not among the driver's GPUs", device.address, seen)
 
@@ -178,3 +221,16 @@ def models_mixed(gpus: Gpus) -> Iterator[Finding]:
     if len(models) > 1:
         seen = tuple(Seen(name, "GPU " + ", ".join(indexes), "NVML") for name, indexes in models.items())
         yield Finding(f"{len(models)} models of GPU are mixed", seen=seen)
+
+
+def _said_of(host: Host, address: str) -> list[str]:
+    """Return the driver's lines about a device in the kernel log, none where it may not be read."""
+    return [line for line in readable_log(host) if "NVRM" in line and address.rpartition(".")[0] in line.lower()]
+
+
+def _capabilities(host: Host) -> list[tuple[PciDevice, Capability]]:
+    """Return the GPUs whose model the tables have for sure, each with its compute capability."""
+    known = knowledge.load()
+    models = [(device, known.gpu_by_pci(device.device)) for device in host.gpus]
+    rows = [(device, known.capability(model.cc)) for device, model in models if model]
+    return [(device, row) for device, row in rows if row and row.sure]

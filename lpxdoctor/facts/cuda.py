@@ -55,6 +55,13 @@ class CudaDevice:
     compute_capability: str
     error: CudaError | None
 
+    @property
+    def fault(self) -> CudaError | None:
+        """What is wrong with it; raises Unreadable where programs have left no memory to try it with."""
+        if self.error and self.error.code == OUT_OF_MEMORY:
+            raise Unreadable(f"{self.name} has no memory left for a trial of CUDA: {self.error}")
+        return self.error
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cuda(Fact):
@@ -67,6 +74,7 @@ class Cuda(Fact):
     devices: tuple[CudaDevice, ...]
     environment: Mapping[str, str]  # variables of this login that limit or redirect CUDA
     settings: Mapping[str, tuple[str, str]]  # variables set for every login: {name: (value, file)}
+    started: bool  # whether it was tried, came up and found GPUs; never Unreadable
     asked_on: datetime.date | None  # when the host was asked; None where the evidence does not say
 
     @property
@@ -89,6 +97,7 @@ class Cuda(Fact):
             devices=known(lambda: tuple(_device(raw) for raw in _tried(evidence)["devices"])),
             environment=known(lambda: dict(evidence.value(CUDA)["environment"])),
             settings=known(partial(_settings, evidence)),
+            started=_started(evidence),
             asked_on=known(partial(_day, evidence.collected_at)),
         )
 
@@ -119,6 +128,12 @@ def _error(raw: Mapping[str, Any] | None) -> CudaError | None:
 def _device(raw: Mapping[str, Any]) -> CudaDevice:
     named = {name: str(raw.get(name, "")) for name in ("uuid", "name", "compute_capability")}
     return CudaDevice(**named, error=_error(raw["error"]))
+
+
+def _started(evidence: Evidence) -> bool:
+    raw = evidence.answers.get(CUDA.key)
+    answer = raw.value if raw and isinstance(raw.value, dict) else {}
+    return not answer.get("error") and bool(answer.get("devices"))
 
 
 def _settings(evidence: Evidence) -> dict[str, tuple[str, str]]:

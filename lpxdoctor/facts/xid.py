@@ -62,12 +62,17 @@ def xids(lines: Iterable[str]) -> tuple[XidEvent, ...]:
     return tuple(_event(found) for line in lines if (found := _XID.search(line)))
 
 
-def supporting(host: Host) -> tuple[XidEvent, ...]:
-    """Return the Xids of a host's log, none where it may not be read: for what only supports a finding."""
+def readable_log(host: Host) -> tuple[str, ...]:
+    """Return the kernel log, nothing where it may not be read: for what only supports a finding."""
     try:
-        return xids(host.kernel_log)
+        return host.kernel_log
     except Unreadable:
         return ()
+
+
+def supporting(host: Host) -> tuple[XidEvent, ...]:
+    """Return the Xids of a host's log, none where it may not be read."""
+    return xids(readable_log(host))
 
 
 def _event(found: re.Match[str]) -> XidEvent:
