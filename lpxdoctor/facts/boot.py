@@ -9,6 +9,7 @@ from lpxdoctor.evidence import Command, Evidence, File, Glob, Listing, Probe, Pr
 from lpxdoctor.facts import bootloader, modprobe, modules, signing
 from lpxdoctor.facts.bootloader import NextBoot
 from lpxdoctor.facts.fact import Fact, known
+from lpxdoctor.facts.host import VIRTUALIZATION, virtualization
 from lpxdoctor.facts.modprobe import CommandLine, Setting
 from lpxdoctor.facts.modules import DkmsSource, Initramfs, Kernel, Module
 from lpxdoctor.facts.signing import Enforcement, Keys
@@ -49,11 +50,13 @@ class Boot(Fact):
         MODPROBE_DATES,
         *_BOOT_LOADER,
         *_SIGNATURES,
+        *VIRTUALIZATION,
     )
 
+    outside: str  # why the kernel is not this system's own, as in a container; "" where it is
     running: str  # the kernel's release
     command_line: CommandLine
-    kernels: tuple[Kernel, ...]  # newest first; none in a container, and where the kernel comes from outside
+    kernels: tuple[Kernel, ...]  # newest first
     modules: Mapping[str, tuple[Module, ...] | Unreadable]
     dkms: tuple[DkmsSource, ...]
     settings: tuple[Setting, ...]  # of modprobe, as its files say
@@ -69,6 +72,7 @@ class Boot(Fact):
         """Return the facts that the answers hold; never raises."""
         raw = partial(evidence.value, MODULES)
         return cls(
+            outside=known(partial(_outside, evidence)),
             running=known(lambda: evidence.text(KERNEL).strip()),
             command_line=known(lambda: CommandLine(evidence.text(CMDLINE).strip())),
             kernels=known(lambda: modules.kernels(raw())),
@@ -122,7 +126,7 @@ class Boot(Fact):
     @property
     def outlook(self) -> str:
         """What the next boot brings, in one line; "" where the kernel comes from outside."""
-        if not self.kernels:
+        if self.outside:
             return ""
         module = self.module(self.next.release)
         image = self.image(self.next.release)
@@ -146,6 +150,14 @@ def kept_out_early(image: Initramfs, line: CommandLine) -> tuple[str, ...]:
         *own,
         *line.blocks("nouveau", early=True),
     )
+
+
+def _outside(evidence: Evidence) -> str:
+    if not evidence.value(MODULES)["kernels"]:
+        return "no kernel is installed here: it comes from outside, as in a container or a micro-VM"
+    if virtualization(evidence) == "container":
+        return "this is a container: its kernel is its host's, so judge the host"
+    return ""
 
 
 def _settings(evidence: Evidence) -> tuple[Setting, ...]:

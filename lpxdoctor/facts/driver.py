@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from packaging.version import InvalidVersion, Version
+
 from lpxdoctor.evidence import Command, Evidence, File, Glob, Listing, Probe, Program, Unreadable
 from lpxdoctor.facts import environment, nodes, packages
 from lpxdoctor.facts.assignments import assignments
@@ -158,6 +160,14 @@ def module_version(text: str) -> str:
     if not match:
         raise Unreadable(f"{VERSION.path} holds no version: {text[:80]!r}")
     return match[1]
+
+
+def same_version(one: str, other: str) -> bool:
+    """Return whether two driver versions are one; what is no version equals only itself."""
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
 
 
 def _parameters(text: str) -> dict[str, str]:

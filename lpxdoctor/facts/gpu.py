@@ -140,6 +140,14 @@ class Gpus(Fact):
         """The GPUs that gave a handle."""
         return tuple(gpu for gpu in self.gpus if gpu.error is None and not gpu.lost)
 
+    @property
+    def opened(self) -> frozenset[str]:
+        """PCI addresses of the GPUs that NVML opened, which proves their driver; none where NVML failed."""
+        try:
+            return frozenset(gpu.bus_id for gpu in self.working)
+        except Unreadable:
+            return frozenset()
+
     @classmethod
     def parse(cls, evidence: Evidence) -> "Gpus":
         """Return the facts that the answer holds; never raises."""

@@ -19,6 +19,7 @@ DMI = Glob("/sys/class/dmi/id/*_[vn][ae][nm]*")  # sys_vendor, product_name, boa
 CONTAINER_MARKS = Listing("/.dockerenv"), Listing("/run/.containerenv")
 MOUNTS = File("/proc/self/mounts")
 INIT = File("/proc/1/comm")
+VIRTUALIZATION: tuple[Probe, ...] = (DETECT_VIRT, DMI, *CONTAINER_MARKS, MOUNTS, INIT)
 UEVENTS = Glob("/sys/bus/pci/devices/*/uevent")
 PCI = Program("pci")
 STUCK = Program("stuck")
@@ -74,8 +75,8 @@ class Host(Fact):
     """The machine: what is plugged into it, what runs on it below the driver, and how it fares."""
 
     probes: ClassVar[tuple[Probe, ...]] = (
-        *(OS_RELEASE, KERNEL, DMESG, DETECT_VIRT, DMI, *CONTAINER_MARKS, MOUNTS, INIT, UEVENTS, PCI, STUCK, DISKS),
-        *(REBOOT_MARKS, REBOOT_PACKAGES, GOVERNOR, CLOCK),
+        *VIRTUALIZATION,
+        *(OS_RELEASE, KERNEL, DMESG, UEVENTS, PCI, STUCK, DISKS, REBOOT_MARKS, REBOOT_PACKAGES, GOVERNOR, CLOCK),
     )
 
     os_name: str
