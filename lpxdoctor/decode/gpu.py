@@ -97,10 +97,12 @@ def sampled(*, local: bool) -> Generator[Sampler]:
     """Sample this machine's GPUs until the block ends; where the engine runs elsewhere, say so instead."""
     with tempfile.TemporaryFile() as output:
         if not local:
-            yield Sampler(None, output, "the engine does not run on this machine")
+            yield Sampler(None, output, "the engine's address is not this machine's")
             return
         argv = (sys.executable, "-m", "lpxdoctor.decode.sampler")
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         try:
             yield Sampler(process, output, None)
         finally:

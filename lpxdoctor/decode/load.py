@@ -153,9 +153,9 @@ class Loop:
         arrived_ns = transport.arrived_ns
         response = exchange.response
         if content:
-            slot.awaited_since_ns = transport.read_ns
             chunks = exchange.feed(content, arrived_ns)
             if chunks:
+                slot.awaited_since_ns = transport.read_ns  # not for comments that only keep the connection alive
                 has_first = chunks == len(exchange.arrivals_ns)
                 if has_first:
                     self._schedule.had_first_token(slot.index)

@@ -83,7 +83,7 @@ def _engine(target: Target, unknown: dict[str, str]) -> Engine:
     version = engine.version(target.endpoint) or (record.engine_version if record else None)
     metrics = engine.metrics(target.endpoint)
     if version is None:
-        unknown["engine.version"] = "the server has no /version"
+        unknown["engine.version"] = "the server does not tell it at /version"
     if record is None:
         unknown["engine.image"] = unknown["engine.arguments"] = "measured by URL, not as a deployment on record"
     if not metrics.cache_config:

@@ -54,7 +54,7 @@ def reached(text: str, *, model: str | None, key_file: Path | None) -> Generator
             model=_model(there, model or (deployment.served_model if deployment else None)),
             deployment=deployment,
             reached=_how(there, tunnelled=bool(through_ssh)),
-            is_local=there.is_loopback and not through_ssh,
+            is_local=not through_ssh and _is_here(there),
         )
 
 
@@ -65,6 +65,16 @@ def _deployment(text: str) -> Deployment | None:
     if colon and port.isdigit() and host and text not in deployments.names():
         raise UsageError(f"{text} is neither a URL nor a deployment; did you mean http://{text}?")
     return deployments.load(text)
+
+
+def _is_here(there: Endpoint) -> bool:
+    """Tell whether the address is one of this machine's: no other can be bound to."""
+    with socket.socket(there.family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((there.address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def _how(there: Endpoint, *, tunnelled: bool) -> str:
@@ -134,10 +144,17 @@ def _tunnel(deployment: Deployment) -> Generator[str]:
         port = int(probe.getsockname()[1])
     host = f"[{there.hostname}]" if there.hostname and ":" in there.hostname else there.hostname
     forward = f"127.0.0.1:{port}:{host}:{there.port or 80}"
-    command = (*deployment.ssh, "-N", "-o", "ExitOnForwardFailure=yes", "-L", forward)
+    # ssh takes options behind the host too, but not behind a command's beginning such as sudo.
+    login = deployment.ssh[:-2] if deployment.ssh[-2:] == ("sudo", "-n") else deployment.ssh
+    command = (*login, "-N", "-o", "ExitOnForwardFailure=yes", "-L", forward)
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # a Ctrl-C ends the measurement in its own way, the way there only after it
         )
     except OSError as error:
         raise MeasureError(f"The SSH tunnel to {deployment.host} could not be started: {error}.") from None

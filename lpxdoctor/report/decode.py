@@ -21,10 +21,10 @@ class _Signs:
     wrong: str = "✗"
     fine: str = "✓"
     about: str = "~"
-    missing: str = "–"
+    missing: str = "-"
 
 
-_PLAIN = _Signs(dot="|", within="+-", wrong="X", fine="OK", missing="-")
+_PLAIN = _Signs(dot="|", within="+-", wrong="X", fine="OK")
 
 
 def render(profile: Profile, console: Console) -> None:
@@ -39,7 +39,7 @@ def render(profile: Profile, console: Console) -> None:
 def _signs(console: Console) -> _Signs:
     usual = _Signs()
     try:
-        f"{usual.dot}{usual.within}{usual.wrong}{usual.fine}{usual.missing}".encode(console.encoding)
+        f"{usual.dot}{usual.within}{usual.wrong}{usual.fine}".encode(console.encoding)
     except (UnicodeEncodeError, LookupError):
         return _PLAIN
     return usual

@@ -21,7 +21,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """What the server does; faults are "http-NNN", "cut", "reset", "stall", "error-event", "malformed", "no-stream"."""
+    """What the server does.
+
+    Faults are "http-NNN", "no-stream", and in a stream "cut", "reset", "stall", "pings", "error-event", "malformed".
+    """
 
     ttft_s: float = 0.01
     gap_s: float = 0.002
@@ -185,6 +188,10 @@ class Peer:
         """Do the scripted fault; tell whether the stream goes on."""
         if fault == "stall":
             await asyncio.sleep(3600)
+        while fault == "pings":
+            self._raw(writer, ": ping")
+            await writer.drain()
+            await asyncio.sleep(0.05)
         if fault == "reset":
             writer.transport.abort()
         if fault == "malformed":

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from lpxdoctor.cli import run
+from lpxdoctor.decode import engine
+from lpxdoctor.decode.endpoint import endpoint
 from lpxdoctor.decode.profile import decode
 from lpxdoctor.decode.target import KEY_VARIABLE
 from tests.decode.peer import ROOT, Script, serving, serving_apart
@@ -43,11 +45,13 @@ def test_the_answer_has_what_scripts_rely_on(tmp_path: Path, capsys: pytest.Capt
     assert [rung["concurrency"] for rung in answer["rungs"]] == [1, 3]
     for rung in answer["rungs"]:
         assert (rung["requests"], rung["errors"]) == (6, 0)
-        for metric, low, high in (("ttft_ms", 45, 70), ("itl_ms", 15, 25), ("tpot_ms", 15, 25)):
-            assert all(low < rung[metric][name] < high for name in ("p50", "p95", "p99")), rung[metric]
+        # Wide, because the server of this test shares two cores with whatever else runs; test_load is exact.
+        for metric, expected in (("ttft_ms", 50), ("itl_ms", 20), ("tpot_ms", 20)):
+            assert rung[metric]["p50"] == pytest.approx(expected, rel=0.2)
+            assert rung[metric]["p50"] <= rung[metric]["p95"] <= rung[metric]["p99"]
         ideal = rung["concurrency"] / (0.05 + 5 * 0.02)
-        assert rung["requests_per_s"] == pytest.approx(ideal, rel=0.1)
-        assert rung["output_tokens_per_s"] == pytest.approx(6 * ideal, rel=0.1)
+        assert rung["requests_per_s"] == pytest.approx(ideal, rel=0.3)
+        assert rung["output_tokens_per_s"] == pytest.approx(6 * rung["requests_per_s"])
         assert rung["engine"]["generation_tokens"] == rung["engine"]["received_tokens"]
         assert {"valid", "invalid_because"} <= rung.keys()
     # The seven fields that a profile keeps at least, and what repeats it; what is not known is null with the reason.
@@ -169,12 +173,19 @@ def test_a_server_that_dies_between_rungs_leaves_what_was_measured(capsys: pytes
     assert rungs[1]["errors_by_kind"] == {"cut": rungs[1]["errors"]}
 
 
+def wait_for(url: str, completions: int) -> None:
+    deadline = time.monotonic() + 20
+    while len(json.loads(engine.fetch(endpoint(url), "/seen")[1])) < completions:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_ctrl_c_ends_with_what_was_measured(tmp_path: Path) -> None:
     with serving_apart(Script(ttft_s=0.02, gap_s=0.005)) as url:
         argv = [sys.executable, "-m", "lpxdoctor", "baseline", url, "--concurrency", "2", "--requests", "5000"]
         options = ["--output-len", "4", "--format", "json"]
         with subprocess.Popen([*argv, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            time.sleep(1)
+            wait_for(url, completions=30)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, b"")
@@ -190,7 +201,7 @@ def test_ctrl_c_before_anything_was_measured_leaves_no_file(tmp_path: Path) -> N
     with serving_apart(Script(ttft_s=60)) as url:
         argv = [sys.executable, "-m", "lpxdoctor", "baseline", url]
         with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            time.sleep(1)
+            wait_for(url, completions=1)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, b"")

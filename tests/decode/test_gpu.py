@@ -44,7 +44,7 @@ def test_what_a_gpu_does_not_tell_is_null() -> None:
 def test_an_engine_elsewhere_is_not_sampled_here() -> None:
     with sampled(local=False) as sampler:
         sampler.read_head()
-        assert sampler.failure == "the engine does not run on this machine"
+        assert sampler.failure == "the engine's address is not this machine's"
         assert sampler.used(0, 1) == ()
 
 

@@ -1,0 +1,110 @@
+"""A baseline of the real vLLM CPU engine: sane numbers that agree with the engine's own counters."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lpxdoctor import deployments
+from lpxdoctor.cli import run
+from lpxdoctor.decode import engine
+from lpxdoctor.decode.endpoint import endpoint
+from lpxdoctor.decode.load import Hooks, Loop
+from lpxdoctor.decode.workload import Workload
+from lpxdoctor.deployments import Deployment
+from tests.lab.hosts import Host
+from tests.lab.vllm import MAX_MODEL_LEN, Server
+
+SHORT = ("--concurrency", "1,4", "--requests", "8", "--input-len", "64", "--output-len", "24", "--format", "json")
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def record(server: Server, model_dir: Path, ssh: tuple[str, ...] = ()) -> None:
+    deployment = Deployment(
+        name="vllm-a",
+        host="lab",
+        url=server.url,
+        served_model=server.model,
+        api_key_file=None,
+        image="sha256:0",
+        engine_version="0",
+        arguments=("--model", "/model"),
+        model_path=str(model_dir),
+        ssh=ssh,
+        created="2026-11-29T00:00:00+00:00",
+    )
+    deployments.save(deployment)
+
+
+def measured(capsys: pytest.CaptureFixture[str], target: str, *options: str) -> dict[str, Any]:
+    """Measure and return the answer; a busy machine may make a rung invalid, which is no failure of the measuring."""
+    assert run(["baseline", target, *SHORT, *options]) in (0, 1)
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_numbers_agree_with_the_engines_own_counters(vllm_server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    there = endpoint(vllm_server.url)
+    before = engine.metrics(there).counters["generation_tokens"]
+    answer = measured(capsys, vllm_server.url, "--model", vllm_server.model)
+    grown = engine.metrics(there).counters["generation_tokens"] - before
+    received = [rung["engine"]["received_tokens"] for rung in answer["rungs"]]
+    assert [rung["engine"]["generation_tokens"] for rung in answer["rungs"]] == received
+    assert grown == sum(received) + 2 * 24  # two warm-up requests
+    assert answer["input_exact"]
+    assert answer["engine"]["version"].startswith("0.")
+    assert answer["engine"]["max_model_len"] == MAX_MODEL_LEN
+    for rung in answer["rungs"]:
+        assert (rung["requests"], rung["errors"]) == (8, 0)
+        assert (rung["prompt_tokens"], rung["output_tokens"]) == (64, 24)
+        assert rung["engine"]["prefix_cache_hit_rate"] == 0
+        assert 0 < rung["kv_cache_share"] < 1
+        assert 0 < rung["itl_ms"]["p50"] <= rung["itl_ms"]["p99"]
+        assert 0 < rung["tpot_ms"]["p50"] < 1000
+        # The engine's clock starts when its API process has the request, ours before it is sent.
+        assert rung["ttft_ms"]["max"] >= rung["engine"]["ttft_mean_ms"] * 0.5
+        assert rung["tpot_ms"]["mean"] == pytest.approx(rung["engine"]["inter_token_mean_ms"], rel=0.5)
+    one, four = answer["rungs"]
+    assert four["output_tokens_per_s"] > one["output_tokens_per_s"]
+    length_s = (one["ttft_ms"]["mean"] + 23 * one["tpot_ms"]["mean"]) / 1000
+    assert one["output_tokens_per_s"] == pytest.approx(24 / length_s, rel=0.1)
+
+
+def test_a_deployment_knows_its_precision_from_its_model(
+    vllm_server: Server, model_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(vllm_server, model_dir)
+    config = json.loads((model_dir / "config.json").read_text())
+    answer = measured(capsys, "vllm-a")
+    assert answer["precision"] == config.get("dtype", config.get("torch_dtype"))
+    assert (answer["deployment"], answer["engine"]["image"]) == ("vllm-a", "sha256:0")
+
+
+def test_an_engine_on_another_hosts_loopback_is_reached_through_ssh(
+    vllm_server: Server, model_dir: Path, shared_engine_host: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = shared_engine_host
+    record(vllm_server, model_dir, ("ssh", *host.ssh_options(), "-p", str(host.port), "root@127.0.0.1"))
+    answer = measured(capsys, "vllm-a")
+    assert "SSH tunnel" in answer["reached"]
+    assert [rung["errors"] for rung in answer["rungs"]] == [0, 0]
+    assert "config.json, which is on lab" in answer["unknown"]["precision"]
+    assert answer["unknown"]["gpu"] == "the engine's address is not this machine's"
+
+
+def test_prompts_that_repeat_would_be_noticed(vllm_server: Server) -> None:
+    there = endpoint(vllm_server.url)
+    work = Workload(model=vllm_server.model, input_len=600, output_len=4, nonce="the same twice")
+    rates: list[float | None] = []
+    for _ in range(2):
+        before = engine.metrics(there)
+        recording = Loop(there, work, 1, 2, timeout_s=60, hooks=Hooks()).run()
+        found = engine.delta(before, engine.metrics(there), sum(sample.tokens for sample in recording.samples))
+        rates.append(found.prefix_cache_hit_rate if found else None)
+    assert rates[0] == 0
+    assert (rates[1] or 0) > 0.5
