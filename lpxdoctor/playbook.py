@@ -194,17 +194,28 @@ def _stream(config: Any, on_event: Handler, stop: Stop) -> _Run:
 
     thread = threading.Thread(target=work, name="ansible-runner")
     thread.start()
+    try:
+        for event in _arriving(raw, stop):
+            _see(event, seen, on_event)
+    except BaseException:  # of on_event: the run ends before its directory goes
+        stop.asked.set()
+        raise
+    finally:
+        thread.join()
+        stop.sweep()
+    return seen
+
+
+def _arriving(raw: "queue.SimpleQueue[Mapping[str, Any] | None]", stop: Stop) -> Generator[Mapping[str, Any]]:
     while True:
+        stop.watch()
         try:
             event = raw.get(timeout=POLL_S)
         except queue.Empty:
-            stop.watch()
             continue
         if event is None:
-            break
-        _see(event, seen, on_event)
-    thread.join()
-    return seen
+            return
+        yield event
 
 
 @contextmanager

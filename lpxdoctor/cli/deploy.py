@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,26 +137,22 @@ def _planned(result: "HostResult") -> list[str]:
     engine = f"engine {result.choice.variant.engine} ({result.choice.variant.name}: {result.choice.reason})"
     if not result.changes:
         return [f"{result.host}: nothing would change; {engine}"]
-    lines = [f"{result.host}: {len(result.changes)} tasks would change something; {engine}"]
-    return [*lines, *(line for change in result.changes for line in _change(change))]
+    return [f"{result.host}: would change; {engine}", *(line for change in result.changes for line in _change(change))]
 
 
 def _change(change: "Change") -> list[str]:
-    return [f"  {change.task}", *(f"    {line}" for diff in change.diff for line in _diff(diff))]
+    from lpxdoctor.deploy.difference import changed_lines  # noqa: PLC0415
 
-
-def _diff(diff: Mapping[str, Any]) -> list[str]:
-    from lpxdoctor.deploy.difference import lines  # noqa: PLC0415
-
-    return list(unified_diff(lines(diff.get("before")), lines(diff.get("after")), n=0, lineterm=""))[2:]
+    differences = [line for diff in change.diff for line in changed_lines(diff.get("before"), diff.get("after"))]
+    return [f"  {change.task}", *(f"    {line}" for line in differences)]
 
 
 def _deployed(result: "HostResult") -> list[str]:
     deployed = result.deployment
     assert deployed is not None
     on = "" if not deployed.ssh else f" on {result.host}"
-    started = f", ready after {result.seconds:.0f} s" if result.seconds is not None else ""
-    done = "nothing to change" if not result.changes else f"{len(result.changes)} changes{started}"
+    started = f"ready after {result.seconds:.0f} s" if result.seconds is not None else "changed"
+    done = started if result.changes else "nothing to change"
     return [
         f"{deployed.name}{on}: vLLM {deployed.engine_version} serves {deployed.served_model}; {done}",
         f"  url    {deployed.url}{on}",

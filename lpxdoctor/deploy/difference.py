@@ -1,18 +1,30 @@
-"""What a task changes, for people: one side of Ansible's difference in, lines to compare out."""
+"""What a task changes, for people: the two sides of Ansible's difference in, the lines that differ out."""
 
 import json
+from difflib import unified_diff
 from typing import Any
 
 
-def lines(side: Any) -> list[str]:
-    """Return text by its lines, and anything else as one line for each of its values, sorted."""
+def changed_lines(before: Any, after: Any) -> list[str]:
+    """Return what goes (-) and what comes (+), nothing of what stays."""
+    compared = list(unified_diff(_lines(before), _lines(after), n=0, lineterm=""))
+    return [line for line in compared[2:] if not line.startswith("@@")]
+
+
+def _lines(side: Any) -> list[str]:
     if side is None:
         return []
     if isinstance(side, str):
         return side.splitlines()
     if isinstance(side, dict):
-        return [f"{key}: {_shown(value)}" for key, value in sorted(side.items())]
+        # A list has a line for each of its items: of a long command only what differs is shown.
+        pairs = ((key, item) for key, value in sorted(side.items()) for item in _items(value))
+        return [f"{key}: {_shown(item)}" for key, item in pairs]
     return [_shown(side)]
+
+
+def _items(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else [value]
 
 
 def _shown(value: Any) -> str:

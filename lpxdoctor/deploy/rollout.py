@@ -6,6 +6,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from lpxdoctor import deployments, galaxy, inventory, logs, playbook
 from lpxdoctor.deploy import failures
 from lpxdoctor.deploy.reach import connection, ssh
@@ -208,8 +210,11 @@ def _result(target: Target, choice: Choice, seen: _Seen, request: Request, *, al
 
 
 def _record(target: Target, request: Request, report: Mapping[str, Any], *, alone: bool) -> Deployment:
-    return Deployment(
-        name=request.name if alone else f"{request.name}@{target.name}",
+    """Return what is to be remembered of an engine; one that was not touched keeps its date."""
+    name = request.name if alone else f"{request.name}@{target.name}"
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    new = Deployment(
+        name=name,
         host=target.name,
         url=report["url"],
         served_model=report["served_model"],
@@ -219,9 +224,11 @@ def _record(target: Target, request: Request, report: Mapping[str, Any], *, alon
         arguments=tuple(report["arguments"]),
         model_path=report["model"],
         ssh=ssh(target.connection),
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created=now,
         connection=dict(target.connection),
     )
+    former = deployments.load(name) if name in deployments.names() else new
+    return former if msgspec.structs.replace(new, created=former.created) == former else new
 
 
 def _untried(outcome: Outcome, targets: Sequence[Target]) -> str:

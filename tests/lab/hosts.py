@@ -80,8 +80,10 @@ def cgroup_options(*, writable: bool) -> tuple[str, ...]:
 def engine_options(engine: Engine, port: int) -> tuple[str, ...]:
     """Return docker's options for a host of one kind; none is privileged, which unprivileged machines refuse."""
     if engine is Engine.SHARED:
-        # What the outer engine publishes on 127.0.0.1 must be this host's 127.0.0.1 too.
-        return ("--network=host", "-v", "/var/run/docker.sock:/var/run/docker.sock", *cgroup_options(writable=False))
+        # What the outer engine publishes on 127.0.0.1 must be this host's 127.0.0.1 too, and what a deployment
+        # keeps must be where that engine mounts it from.
+        shared = ("-v", "/var/run/docker.sock:/var/run/docker.sock", "-v", "/var/lib/lpxdoctor:/var/lib/lpxdoctor")
+        return ("--network=host", *shared, *cgroup_options(writable=False))
     published = ("-p", f"127.0.0.1:{port}:22")
     if engine is Engine.NONE:
         return (*published, *cgroup_options(writable=False))
