@@ -65,8 +65,8 @@ def no_image_runs(gpus: Gpus) -> Iterator[Finding]:
 def image_newer_than_driver(gpus: Gpus) -> Iterator[Finding]:
     """The preferred image is too new for this driver; another pinned one runs.
 
-    Why: deploy takes the other one by itself. On these cards the newer one would run too, with its own newer libcuda put
-    in front; without that it ends with "CUDA driver version is insufficient" (error 35).
+    Why: deploy takes the other one by itself. On these cards the newer one would run too, its own newer libcuda put in
+    front; without that it ends with "CUDA driver version is insufficient" (error 35).
     Fix: nothing; or a newer driver; or VLLM_ENABLE_CUDA_COMPATIBILITY=1 in the container's environment.
     Source: https://docs.nvidia.com/deploy/cuda-compatibility/; images/vllm.toml
     """
