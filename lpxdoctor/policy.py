@@ -29,6 +29,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     system_disk_gib: float  # free space that / and /var need to keep working
     boot_disk_mib: int  # free space of a /boot of its own that the next kernel and its initramfs need
     shm_mib: int  # /dev/shm that an engine with several GPUs needs
+    engine_start_s: int  # after which an engine that does not answer yet is stuck
     gpu_memory_used_share: float  # of a GPU's memory held by others before the engine starts
     correctable_ecc: int  # correctable errors since boot that are worth a warning
     temperature_margin_c: int  # degrees below the GPU's own slow-down limit

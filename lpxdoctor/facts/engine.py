@@ -3,7 +3,8 @@
 import datetime
 import json
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -15,10 +16,6 @@ from lpxdoctor.facts.fact import Fact, known
 from lpxdoctor.facts.messages import Match
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-# Where vLLM and huggingface_hub keep what they download and compile.
-CACHES = ("/root/.cache", "/home/vllm/.cache", "/cache")
-# Also what the arguments are called on a vLLM that is started by a subcommand, "vllm serve MODEL".
-_SUBCOMMAND = ("serve",)
 
 
 @dataclass(frozen=True)
@@ -78,6 +75,18 @@ class Engine(Fact):
         return self.status in ("running", "paused")
 
     @property
+    def stopped(self) -> bool:
+        """Whether it ended because somebody ended it, as docker stop does by SIGTERM and then SIGKILL."""
+        return (
+            self.status == "exited" and self.exit_code in (0, 137, 143) and not (self.oom_killed or self.docker_error)
+        )
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is down without having been stopped, or starts again and again, or is ill by its own check."""
+        return self.health == "unhealthy" if self.up else not self.stopped
+
+    @property
     def wants_gpu(self) -> bool:
         """Whether it asks for a GPU."""
         return bool(self.gpu_requests)
@@ -111,7 +120,7 @@ class Engine(Fact):
         named = self.option("--model")
         if named:
             return named
-        after = [self.command[n + 1 :] for n, word in enumerate(self.command) if word in _SUBCOMMAND]
+        after = [self.command[n + 1 :] for n, word in enumerate(self.command) if word == "serve"]
         return next((words[0] for words in after if words and not words[0].startswith("-")), "")
 
     @property
@@ -149,14 +158,9 @@ class Engine(Fact):
             raise Unreadable(f"{self.name} answers /v1/models with no list of models: {reply.body[:100]}") from None
 
     @cached_property
-    def troubles(self) -> tuple[Match, ...]:
-        """The known errors in the last lines of its log, causes far below first."""
-        return messages.find(self.log)
-
-    def trouble(self, *names: str) -> Match | None:
-        """Return the known error of one of these names where it is the cause nearest to the ground, else None."""
-        first = next(iter(self.troubles), None)
-        return first if first and first.name in names else None
+    def cause(self) -> Match | None:
+        """The known error, of those in what Docker says of it and in its last lines, that lies farthest below."""
+        return next(iter(messages.find(f"{self.docker_error}\n{self.log}")), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +201,7 @@ def engine(raw: Mapping[str, Any], collected_at: str) -> Engine:
         image_id=raw["image_id"],
         tag_id=raw["tag_id"],
         digests=tuple(raw["digests"]),
-        command=(*raw["entrypoint"], *raw["arguments"]),
+        command=tuple(_words((*raw["entrypoint"], *raw["arguments"]))),
         environment=raw["environment"],
         labels=raw["labels"],
         user=raw["user"],
@@ -229,6 +233,19 @@ def engine(raw: Mapping[str, Any], collected_at: str) -> Engine:
         },
         guarded=raw["guarded"],
     )
+
+
+def _words(command: Iterable[str]) -> Iterator[str]:
+    """Yield the words of a command; one that starts vllm by a shell (bash -c "vllm serve ...") is taken apart."""
+    for word in command:
+        yield from _taken_apart(word) if re.search(r"\bvllm\b.*\s-", word) else (word,)
+
+
+def _taken_apart(word: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(word))
+    except ValueError:  # a quote without its other half
+        return (word,)
 
 
 def _requests(host: Mapping[str, Any]) -> Iterator[str]:

@@ -1,0 +1,246 @@
+"""What engines that do not run said before they ended in; the one cause that their last words name out."""
+
+from collections.abc import Iterator
+
+from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.facts.engine import Engine, Engines
+from lpxdoctor.facts.messages import Match
+
+_PASSTHROUGH = "container.gpu-not-visible"
+
+
+def _ended(engines: Engines, *names: str) -> Iterator[tuple[Engine, Match]]:
+    """Yield each engine that fails for a cause of one of these names."""
+    if not engines.engines:
+        raise NotApplicable("no engine is in a container of this host")
+    for engine in engines.engines:
+        if engine.fails and engine.cause and engine.cause.name in names:
+            yield engine, engine.cause
+
+
+def _finding(engine: Engine, cause: Match, *more: Seen, do: tuple[str, ...] = ()) -> Finding:
+    said = Seen("log", cause.line, f"docker logs {engine.name}")
+    return Finding(f"{engine.name}: {cause.meaning}", engine.name, (said, *more), do)
+
+
+def _option(engine: Engine, *names: str) -> Seen:
+    return Seen(names[0], engine.option(*names) or "not given", f"docker inspect {engine.name}")
+
+
+# --- the driver -------------------------------------------------------------------------------------------------------
+
+
+@check("engine.fabric-not-ready", Severity.FAIL, layer="driver", after=["fabric.manager-not-running", _PASSTHROUGH])
+def fabric_not_ready(engines: Engines) -> Iterator[Finding]:
+    """An engine ended with CUDA error 802: the NVSwitch fabric is not up.
+
+    Why: on a board with NVSwitches no GPU computes until fabric manager, of the driver's very version, has set the
+        switches up. nvidia-smi looks healthy all the while.
+    Fix: sudo systemctl restart nvidia-fabricmanager, then nvidia-smi -q | grep -A3 Fabric must say Completed.
+    Source: https://github.com/NVIDIA/gpu-operator/issues/2781; https://github.com/dstackai/dstack/issues/2348
+    """
+    for engine, cause in _ended(engines, "fabric-not-ready"):
+        yield _finding(engine, cause)
+
+
+@check("engine.compat-library-shadows-driver", Severity.FAIL, layer="driver", after=[_PASSTHROUGH])
+def compat_library_shadows_driver(engines: Engines) -> Iterator[Finding]:
+    """An engine ended with CUDA error 803: it used the image's libcuda in place of the host's.
+
+    Why: the image puts its compat directory on the loader's path. That libcuda is for hosts with an older driver; over
+        a newer kernel module it refuses to work, while nvidia-smi is fine.
+    Fix: give the host's library precedence: -e LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu, or /usr/local/nvidia/lib64
+        where it is mounted there; or take an image in which the compat directory is an opt-in.
+    Source: https://github.com/gpustack/gpustack/issues/4678; https://github.com/vllm-project/vllm/pull/33992
+    """
+    for engine, cause in _ended(engines, "compat-library-shadows-driver"):
+        yield _finding(
+            engine,
+            cause,
+            Seen("image", engine.image),
+            Seen("LD_LIBRARY_PATH", engine.environment.get("LD_LIBRARY_PATH", "not set")),
+        )
+
+
+@check("engine.driver-too-old", Severity.FAIL, layer="driver", after=[_PASSTHROUGH])
+def driver_too_old(engines: Engines) -> Iterator[Finding]:
+    """An engine's image needs a newer driver than this host has.
+
+    Why: its CUDA is newer than what the driver carries. Minor-version compatibility reaches over one major version of
+        CUDA only, and forward compatibility (error 804) is for data-centre GPUs.
+    Fix: upgrade the driver, or take an image of an older CUDA: for vLLM the tag that ends in -cu129.
+    Source: https://github.com/vllm-project/vllm/issues/5635; https://github.com/vllm-project/vllm/issues/5510;
+        https://docs.nvidia.com/deploy/cuda-compatibility/
+    """
+    for engine, cause in _ended(engines, "driver-too-old", "forward-compatibility-refused"):
+        yield _finding(engine, cause, Seen("image", engine.image))
+
+
+@check("engine.driver-broken", Severity.FAIL, layer="driver", after=["driver.nvml-fails", _PASSTHROUGH])
+def driver_broken(engines: Engines) -> Iterator[Finding]:
+    """An engine found the host's driver not loaded, or of two versions.
+
+    Why: what it saw was the host's driver at that moment. Where this host's driver is well now, it has been put right
+        since, and the engine was not started again.
+    Fix: docker restart the engine, once nvidia-smi works on the host.
+    Source: https://github.com/saharmor/dalle-playground/issues/104
+    """
+    for engine, cause in _ended(engines, "library-mismatch", "driver-not-loaded"):
+        yield _finding(engine, cause, do=("nvidia-smi", f"docker restart {engine.name}"))
+
+
+# --- how it got its GPUs ----------------------------------------------------------------------------------------------
+
+
+@check("engine.started-without-gpu", Severity.FAIL, layer="deployment", after=[_PASSTHROUGH])
+def started_without_gpu(engines: Engines) -> Iterator[Finding]:
+    """An engine was started without a GPU.
+
+    Why: Docker hands a GPU over only where it is asked to, and by a way that is set up on this host. Without one there
+        is no libcuda in the container, and the engine cannot tell which device to use.
+    Fix: recreate it with --device nvidia.com/gpu=all or --gpus all, whichever works here (see
+        container.gpus-flag-fails).
+    Source: https://github.com/vllm-project/vllm/issues/27268
+    """
+    ways = (
+        "no-gpu-in-container",
+        "gpu-hook-unknown",
+        "runtime-unknown",
+        "cdi-off",
+        "cdi-device-unknown",
+        "cdi-vendor-unknown",
+    )
+    for engine, cause in _ended(engines, *ways, "cdi-path-missing", "toolkit-program-missing"):
+        asked = Seen("asks for GPUs by", ", ".join(engine.gpu_requests) or "nothing", f"docker inspect {engine.name}")
+        yield _finding(engine, cause, asked)
+
+
+@check("engine.lost-its-gpu", Severity.FAIL, layer="deployment", after=[_PASSTHROUGH])
+def lost_its_gpu(engines: Engines) -> Iterator[Finding]:
+    """An engine had a GPU and lost it while it ran.
+
+    Why: systemd wrote the device rules of the container anew, as it does at a daemon-reload, and the GPU that the
+        toolkit's hook had added is not among them.
+    Fix: restart the container, which brings the GPU back. For good: hand it over by CDI (--device nvidia.com/gpu=all).
+    Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
+    """
+    for engine, cause in _ended(engines, "gpu-lost-by-container", "gpu-denied"):
+        yield _finding(engine, cause, do=(f"docker restart {engine.name}",))
+
+
+# --- what it asks of the GPU ------------------------------------------------------------------------------------------
+
+
+@check("engine.no-code-for-gpu", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+def no_code_for_gpu(engines: Engines) -> Iterator[Finding]:
+    """The engine's image has no code for this GPU.
+
+    Why: kernels are compiled for the compute capabilities that the image's makers chose. An older GPU was dropped from
+        them, or a newer one is not yet in them.
+    Fix: for a new GPU take a newer image; for one below compute capability 7.5 one of vLLM 0.19 or older.
+    Source: https://github.com/vllm-project/vllm/issues/16307; https://github.com/vllm-project/vllm/issues/1936
+    """
+    for engine, cause in _ended(engines, "no-kernel-image"):
+        yield _finding(engine, cause, Seen("image", engine.image))
+
+
+@check("engine.number-format-unsupported", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+def number_format_unsupported(engines: Engines) -> Iterator[Finding]:
+    """The model asks for a number format that this GPU does not compute in.
+
+    Why: bfloat16 came with compute capability 8.0, FP8 with 8.9. Many models name bfloat16 as their format.
+    Fix: --dtype half in place of bfloat16; for FP8 weights on an older GPU a model quantized otherwise (AWQ, GPTQ), or
+        --kv-cache-dtype auto where only the cache asks for it.
+    Source: https://github.com/vllm-project/vllm/issues/946;
+        https://docs.vllm.ai/en/latest/features/quantization/supported_hardware.html
+    """
+    for engine, cause in _ended(engines, "number-format-unsupported"):
+        yield _finding(engine, cause, _option(engine, "--dtype"), _option(engine, "--quantization", "-q"))
+
+
+@check("engine.split-impossible", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+def split_impossible(engines: Engines) -> Iterator[Finding]:
+    """The engine is told to split the model over more GPUs than it sees, or in a way that the model does not allow.
+
+    Why: each rank needs a GPU of its own, and attention heads are dealt out evenly.
+    Fix: set --tensor-parallel-size to a number that divides the heads and is no larger than the GPUs in the container.
+    Source: https://docs.vllm.ai/en/latest/serving/parallelism_scaling.html
+    """
+    for engine, cause in _ended(engines, "more-ranks-than-gpus", "heads-not-divisible"):
+        yield _finding(engine, cause, _option(engine, "--tensor-parallel-size", "-tp"))
+
+
+@check("engine.shared-memory-ran-out", Severity.FAIL, layer="deployment", after=[_PASSTHROUGH])
+def shared_memory_ran_out(engines: Engines) -> Iterator[Finding]:
+    """An engine ended because /dev/shm in its container is too small.
+
+    Why: with several GPUs the ranks exchange data there, and Docker gives a container 64 MiB.
+    Fix: recreate it with --ipc=host, or with --shm-size=16g.
+    Source: https://github.com/vllm-project/vllm/issues/1710; https://docs.vllm.ai/en/stable/deployment/docker/
+    """
+    for engine, cause in _ended(engines, "shared-memory-too-small"):
+        size = Seen("/dev/shm", f"{engine.shm_bytes >> 20} MiB", f"docker inspect {engine.name}")  # noqa: S108
+        yield _finding(engine, cause, size, Seen("--ipc", engine.ipc))
+
+
+@check("engine.gpus-do-not-talk", Severity.FAIL, layer="engine", after=["engine.shared-memory-ran-out", _PASSTHROUGH])
+def gpus_do_not_talk(engines: Engines) -> Iterator[Finding]:
+    """An engine ended because its GPUs could not talk to each other.
+
+    Why: NCCL connects the ranks by NVLink, PCI Express or shared memory. An IOMMU or access control (ACS) between two
+        cards, a fabric that is not up, or too little shared memory breaks it.
+    Fix: start it once with -e NCCL_DEBUG=INFO and read the first line with WARN. NCCL_P2P_DISABLE=1 tells whether it is
+        the way between the cards.
+    Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html;
+        https://github.com/NVIDIA/nccl/issues/2079
+    """
+    for engine, cause in _ended(engines, "nccl-failed"):
+        yield _finding(engine, cause, Seen("ranks", str(engine.ranks)))
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@check("engine.memory-held-by-others", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+def memory_held_by_others(engines: Engines) -> Iterator[Finding]:
+    """An engine did not start because others hold the GPU's memory.
+
+    Why: vLLM takes a share of the whole GPU, 0.92 where nothing else is said, and refuses to start where less is free.
+        Mostly an earlier engine has not ended yet, or another process uses the card.
+    Fix: see who holds it (nvidia-smi, docker ps) and end that; else lower --gpu-memory-utilization.
+    Source: https://github.com/vllm-project/vllm/issues/20305
+    """
+    for engine, cause in _ended(engines, "memory-held-by-others"):
+        yield _finding(engine, cause, _option(engine, "--gpu-memory-utilization"), do=("nvidia-smi",))
+
+
+@check("engine.context-exceeds-kv-cache", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+def context_exceeds_kv_cache(engines: Engines) -> Iterator[Finding]:
+    """An engine did not start because one request of the full context does not fit into the KV cache.
+
+    Why: the context length is the model's own where --max-model-len does not say another, and it must fit at least once
+        into what the weights leave of the memory.
+    Fix: set --max-model-len to what you need, at most what the log names; --kv-cache-dtype fp8 doubles the room on GPUs
+        that have FP8.
+    Source: https://github.com/vllm-project/vllm/issues/34076;
+        https://docs.vllm.ai/en/latest/configuration/conserving_memory.html
+    """
+    for engine, cause in _ended(engines, "context-exceeds-kv-cache", "no-kv-cache-memory"):
+        possible = cause.values.get("possible", "")
+        do = (f"recreate {engine.name} with --max-model-len {possible}",) if possible else ()
+        yield _finding(engine, cause, _option(engine, "--max-model-len"), do=do)
+
+
+@check("engine.out-of-gpu-memory", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+def out_of_gpu_memory(engines: Engines) -> Iterator[Finding]:
+    """An engine ran out of GPU memory while it started.
+
+    Why: the weights do not fit, or --gpu-memory-utilization leaves too little for activations and CUDA graphs, which
+        are captured last.
+    Fix: lower --gpu-memory-utilization or --max-num-seqs; where already the weights do not fit, take a quantized model
+        or more GPUs.
+    Source: https://github.com/vllm-project/vllm/issues/57475;
+        https://docs.vllm.ai/en/latest/configuration/conserving_memory.html
+    """
+    for engine, cause in _ended(engines, "out-of-memory"):
+        yield _finding(engine, cause, _option(engine, "--gpu-memory-utilization"), _option(engine, "--max-num-seqs"))
