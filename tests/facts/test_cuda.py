@@ -58,7 +58,7 @@ def test_the_login_s_own_limit_is_reported_and_not_obeyed() -> None:
 
 def test_what_was_not_tried_is_unreadable() -> None:
     reason = "nvidia_uvm is not loaded, and trying CUDA would load it"
-    said = {"library": "", "skipped": reason, "error": None, "devices": [], "environment": {}}
+    said: dict[str, object] = {"library": "", "skipped": reason, "error": None, "devices": [], "environment": {}}
     cuda = Cuda.parse(evidence({CUDA: said}))
     assert not cuda.started
     for name in ("error", "devices", "library"):
