@@ -8,12 +8,10 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from lpxdoctor import bundled
-from lpxdoctor.check import Check
+from lpxdoctor.check import CHAIN, Check
 from lpxdoctor.errors import UsageError
 
 SITE_CHECKS = Path("/etc/lpxdoctor/checks.d")
-# A fault in an earlier file explains one in a later file.
-CHAIN = ("host", "boot", "driver", "gpu", "fabric", "cuda", "container", "engine", "decode")
 
 
 def load(site: Path | None = SITE_CHECKS) -> tuple[Check[...], ...]:
@@ -46,6 +44,27 @@ def load_file(path: Path) -> tuple[Check[...], ...]:
 
 def ordered(checks: Iterable[Check[...]]) -> tuple[Check[...], ...]:
     """Return checks so that each comes behind what it follows from, and otherwise in the order given."""
+    by_id = _by_id(checks)
+    try:
+        TopologicalSorter({check.id: check.after for check in by_id.values()}).prepare()
+    except CycleError as error:
+        raise UsageError(f"checks follow from each other in a circle: {' -> '.join(error.args[1])}") from None
+    # graphlib's own order is by depth; the chain's order must stay, so each check pulls what it follows from before it.
+    placed: dict[str, Check[...]] = {}
+
+    def place(check: Check[...]) -> None:
+        if check.id not in placed:
+            for earlier in check.after:
+                place(by_id[earlier])
+            placed[check.id] = check
+
+    for check in by_id.values():
+        place(check)
+    return tuple(placed.values())
+
+
+def _by_id(checks: Iterable[Check[...]]) -> dict[str, Check[...]]:
+    """Return checks by their ids, or raise UsageError where two share one or an edge leads nowhere."""
     by_id: dict[str, Check[...]] = {}
     for check in checks:
         if check.id in by_id:
@@ -55,12 +74,7 @@ def ordered(checks: Iterable[Check[...]]) -> tuple[Check[...], ...]:
         for earlier in check.after:
             if earlier not in by_id:
                 raise UsageError(f"{check.id} comes after {earlier}, and no check has that id")
-    try:
-        order = TopologicalSorter({check.id: check.after for check in by_id.values()}).static_order()
-        place = {id_: number for number, id_ in enumerate(order)}
-    except CycleError as error:
-        raise UsageError(f"checks follow from each other in a circle: {' -> '.join(error.args[1])}") from None
-    return tuple(sorted(by_id.values(), key=lambda check: place[check.id]))
+    return by_id
 
 
 def _refuse_if_others_write(path: Path) -> None:

@@ -12,6 +12,9 @@ P = ParamSpec("P")
 # Where in the chain a fault lies; each is judged before the next is blamed.
 Layer = Literal["hardware", "driver", "engine", "deployment"]
 
+# The words of check files and ids: a fault of an earlier one explains one of a later.
+CHAIN = ("host", "boot", "driver", "gpu", "fabric", "cuda", "container", "engine", "decode")
+
 
 class Severity(Enum):
     """How bad a finding is; the value is its word in reports."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from lpxdoctor.check import Check, Finding, NotApplicable, Severity
+from lpxdoctor.check import CHAIN, Check, Finding, NotApplicable, Severity
 from lpxdoctor.evidence import Evidence, Probe, Unreadable
 from lpxdoctor.facts.fact import Fact
 from lpxdoctor.policy import Policy, Waiver
@@ -65,9 +65,18 @@ class Judgement:
 
     @property
     def found(self) -> tuple[Result, ...]:
-        """What was found, the root cause first: failures before warnings, earlier in the chain before later."""
-        order = list(Severity)
-        return tuple(sorted(self.of(State.FOUND), key=lambda result: order.index(result.severity)))
+        """What was found, the root cause first: failures before warnings, earlier in the chain before later.
+
+        Within one link of the chain, what explains more of the rest comes first.
+        """
+        severities = list(Severity)
+
+        def rank(result: Result) -> tuple[int, int, int]:
+            word = result.check.id.partition(".")[0]
+            link = CHAIN.index(word) if word in CHAIN else len(CHAIN)  # a site's checks may have words of their own
+            return severities.index(result.severity), link, -len(self.blocked_by(result.check.id))
+
+        return tuple(sorted(self.of(State.FOUND), key=rank))
 
     def blocked_by(self, id_: str) -> tuple[str, ...]:
         """The ids of the checks that wait for a failed one."""

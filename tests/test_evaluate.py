@@ -127,6 +127,21 @@ def test_probes_are_asked_once() -> None:
     assert probes_of([making("host.a"), making("host.b")]) == (LIGHT,)
 
 
+def test_the_order_given_stays_but_for_what_must_come_before() -> None:
+    given = [making("host.a", after=("driver.z",)), making("host.b"), making("driver.z"), making("cuda.c")]
+    assert [check.id for check in catalog.ordered(given)] == ["driver.z", "host.a", "host.b", "cuda.c"]
+
+
+def test_failures_stand_in_the_order_of_the_chain_whatever_their_depth() -> None:
+    judgement = judge(
+        making("container.c"),
+        making("driver.b", after=("host.fine",)),
+        making("host.fine", when="green"),
+        making("cuda.x"),
+    )
+    assert [result.check.id for result in judgement.found] == ["driver.b", "cuda.x", "container.c"]
+
+
 def test_circles_unknown_and_double_ids_are_refused() -> None:
     with pytest.raises(UsageError, match=r"circle: host\.\w -> host\.\w"):
         catalog.ordered([making("host.a", after=("host.b",)), making("host.b", after=("host.a",))])

@@ -1,5 +1,6 @@
 """A judgement in, the report for a terminal out: one cause first, quiet when healthy, counts that add up."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -49,7 +50,9 @@ def _blocks(
     """Yield the report from top to bottom."""
     verdict = judgement.verdict
     if verdict in (Verdict.HEALTHY, Verdict.WARNING):
-        yield Text(f"{signs['ok']} {judgement.host} is fit to serve: {fitness(judgement.facts, signs['times'])}", "green")
+        yield Text(
+            f"{signs['ok']} {judgement.host} is fit to serve: {fitness(judgement.facts, signs['times'])}", "green"
+        )
         yield from (Text(f"  {line}") for line in outlook(judgement.facts))
     else:
         yield Text(f" {signs['dot']} ".join([judgement.host, *headline(judgement.facts, signs["times"])]), "bold")
@@ -75,18 +78,23 @@ def _in_full(judgement: Judgement, result: Result, signs: dict[str, str]) -> Ite
     yield _title(result, signs)
     for finding in result.findings:
         subject = f"{finding.subject}: " if finding.subject else ""
-        yield Padding(Text(subject + finding.message), (0, 0, 0, 4))
+        yield Padding(Text(subject + finding.message), (0, 0, 0, 4), expand=False)
         if finding.seen:
-            yield Padding(_seen(finding), (0, 0, 0, 4))
-    yield _labelled("Why", Text(check.why))
+            yield Padding(_seen(finding), (0, 0, 0, 4), expand=False)
+    yield _labelled("Why", Text(_flowing(check.why)))
     commands = tuple(dict.fromkeys(command for finding in result.findings for command in finding.do))
-    todo = Group(*(Text(command, "bold") for command in commands)) if commands else Text(check.cure)
+    todo = Group(*(Text(command, "bold") for command in commands)) if commands else Text(_flowing(check.cure))
     yield _labelled("Do", todo)
     waiting = judgement.blocked_by(check.id)
     if waiting:
         ids = ", ".join(waiting[:_IDS_SHOWN]) + (", …" if len(waiting) > _IDS_SHOWN else "")
         noun = "check waits" if len(waiting) == 1 else "checks wait"
-        yield Padding(Text(f"{len(waiting)} {noun} for this one ({ids})", "dim"), (0, 0, 0, 2))
+        yield Padding(Text(f"{len(waiting)} {noun} for this one ({ids})", "dim"), (0, 0, 0, 2), expand=False)
+
+
+def _flowing(text: str) -> str:
+    """Return a docstring's section for any width: its lines joined, but for indented ones, which are commands."""
+    return re.sub(r"(?<=\S)\n(?=\S)", " ", text)
 
 
 def _title(result: Result, signs: dict[str, str]) -> RenderableType:
@@ -126,7 +134,7 @@ def _others(
             yield _title(result, signs)
             for finding in result.findings[:1]:
                 subject = f"{finding.subject}: " if finding.subject else ""
-                yield Padding(Text(subject + finding.message), (0, 0, 0, 4))
+                yield Padding(Text(subject + finding.message), (0, 0, 0, 4), expand=False)
             shown += 1
     left = [result for result in others if result.severity is Severity.WARN][shown:]
     if left and not verbose:
@@ -143,7 +151,7 @@ def _too_little(judgement: Judgement, signs: dict[str, str]) -> Iterator[Rendera
     )
     for reason, count in _reasons(judgement).most_common(_REASONS_SHOWN):
         noun = "check" if count == 1 else "checks"
-        yield Padding(Text(f"{count} {noun}: {reason}"), (0, 0, 0, 4))
+        yield Padding(Text(f"{count} {noun}: {reason}"), (0, 0, 0, 4), expand=False)
 
 
 def _reasons(judgement: Judgement) -> Counter[str]:
@@ -153,6 +161,9 @@ def _reasons(judgement: Judgement) -> Counter[str]:
 def _every_check(judgement: Judgement) -> Iterator[RenderableType]:
     yield ""
     grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for result in judgement.results:
         note = f"by {result.blocked_by}" if result.blocked_by else result.reason
         grid.add_row(Text(result.state.value), Text(result.check.id), Text(note, "dim"))
