@@ -3,33 +3,10 @@
 from collections.abc import Iterator
 
 from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.facts.container import Container
 from lpxdoctor.facts.engine import Engine, Engines
 from lpxdoctor.facts.gpu import Gpus
 from lpxdoctor.policy import Policy
-
-_CAUSES = (
-    *(
-        "engine.fabric-not-ready",
-        "engine.compat-library-shadows-driver",
-        "engine.driver-too-old",
-        "engine.driver-broken",
-    ),
-    *(
-        "engine.started-without-gpu",
-        "engine.lost-its-gpu",
-        "engine.no-code-for-gpu",
-        "engine.number-format-unsupported",
-    ),
-    *(
-        "engine.split-impossible",
-        "engine.shared-memory-ran-out",
-        "engine.gpus-do-not-talk",
-        "engine.memory-held-by-others",
-    ),
-    *("engine.context-exceeds-kv-cache", "engine.out-of-gpu-memory", "engine.model-gated", "engine.model-not-found"),
-    *("engine.port-in-use", "engine.arguments-refused", "engine.disk-full", "engine.killed-for-memory"),
-)
-_LOG_LINES = 3
 
 
 def _all(engines: Engines) -> tuple[Engine, ...]:
@@ -40,6 +17,10 @@ def _all(engines: Engines) -> tuple[Engine, ...]:
 
 def _inspect(engine: Engine, what: str, value: str) -> Seen:
     return Seen(what, value, f"docker inspect {engine.name}")
+
+
+def _said(engine: Engine) -> tuple[Seen, ...]:
+    return tuple(Seen("log", line, f"docker logs {engine.name}") for line in engine.last_lines)
 
 
 # --- does it run ------------------------------------------------------------------------------------------------------
@@ -61,8 +42,8 @@ def killed_for_memory(engines: Engines) -> Iterator[Finding]:
             yield Finding(f"{engine.name} was killed for memory", engine.name, seen, ("sudo dmesg | grep -i oom",))
 
 
-@check("engine.not-running", Severity.FAIL, layer="engine", after=_CAUSES)
-def not_running(engines: Engines) -> Iterator[Finding]:
+@check("engine.not-running", Severity.FAIL, layer="engine", after=["engine.killed-for-memory"])
+def not_running(engines: Engines, container: Container) -> Iterator[Finding]:
     """An engine is down, and nobody stopped it.
 
     Why: it ended by itself, or starts and ends again and again. None of the errors that are known by their text stands
@@ -71,16 +52,17 @@ def not_running(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.docker.com/reference/cli/docker/container/inspect/
     """
     for engine in _all(engines):
-        if engine.fails and not engine.up:
-            lines = [line for line in engine.log.splitlines() if line.strip()][-_LOG_LINES:]
+        # A known cause has a check of its own, and so has a host that hands no GPU over.
+        waits = engine.wants_gpu and bool(container.tried) and not container.proven
+        if engine.fails and not engine.up and engine.unexplained and not waits:
+            ended = f"{engine.status}, exit code {engine.exit_code}, {engine.restarts} restarts"
             seen = (
-                _inspect(engine, "state", f"{engine.status}, exit code {engine.exit_code}, {engine.restarts} restarts"),
+                _inspect(engine, "state", ended),
                 *((_inspect(engine, "Docker", engine.docker_error),) if engine.docker_error else ()),
-                *(Seen("log", line[:200], f"docker logs {engine.name}") for line in lines),
+                *_said(engine),
             )
-            yield Finding(
-                f"{engine.name} is {engine.status}", engine.name, seen, (f"docker logs --tail 200 {engine.name}",)
-            )
+            do = (f"docker logs --tail 200 {engine.name}",)
+            yield Finding(f"{engine.name} is {engine.status}, exit code {engine.exit_code}", engine.name, seen, do)
 
 
 @check("engine.not-healthy", Severity.FAIL, layer="engine", after=["engine.not-running"])
@@ -94,25 +76,14 @@ def not_healthy(engines: Engines, policy: Policy) -> Iterator[Finding]:
     """
     for engine in _all(engines):
         reply = engine.replies.get("/health")
-        silent = reply is not None and reply.status is None
-        waited = engine.up_s is not None and engine.up_s > policy.limits.engine_start_s
-        broken = reply is not None and reply.status not in (None, 200)
-        if engine.up and (engine.health == "unhealthy" or broken or (silent and waited)):
-            said = f"{reply.status or 'no answer'} {reply.body[:100]}".strip() if reply else "not asked"
-            seen = (
-                Seen("/health", said, engine.address),
-                _inspect(engine, "health check", engine.health or "none"),
-                *(
-                    Seen("log", line[:200], f"docker logs {engine.name}")
-                    for line in engine.log.splitlines()[-_LOG_LINES:]
-                ),
-            )
-            yield Finding(
-                f"{engine.name} does not answer as healthy",
-                engine.name,
-                seen,
-                (f"docker logs --tail 200 {engine.name}",),
-            )
+        late = engine.up and (engine.up_s or 0) > policy.limits.engine_start_s
+        silent = late and reply is not None and reply.status is None
+        if silent or (engine.ill and engine.unexplained):
+            said = f"{reply.status or ''} {reply.body[:100]}".strip() if reply else "not asked"
+            health = _inspect(engine, "health check", engine.health or "none")
+            do = (f"docker logs --tail 200 {engine.name}",)
+            seen = (Seen("/health", said, engine.address), health, *_said(engine))
+            yield Finding(f"{engine.name} does not answer as healthy", engine.name, seen, do)
 
 
 @check("engine.still-starting", Severity.INFO, layer="engine", after=["engine.not-healthy"])

@@ -7,6 +7,18 @@ from lpxdoctor.facts.engine import Engine, Engines
 from lpxdoctor.facts.messages import Match
 
 _PASSTHROUGH = "container.gpu-not-visible"
+# Docker refused to start the container, since it could not hand a GPU over in the way that was asked for.
+_NOT_HANDED_OVER = (
+    *("gpu-hook-unknown", "runtime-unknown", "toolkit-program-missing", "driver-library-hidden", "cgroup-denied"),
+    *(
+        "cdi-off",
+        "cdi-vendor-unknown",
+        "cdi-device-unknown",
+        "cdi-path-missing",
+        "device-filter-refused",
+        "ldconfig-missing",
+    ),
+)
 
 
 def _ended(engines: Engines, *names: str) -> Iterator[tuple[Engine, Match]]:
@@ -102,15 +114,7 @@ def started_without_gpu(engines: Engines) -> Iterator[Finding]:
         container.gpus-flag-fails).
     Source: https://github.com/vllm-project/vllm/issues/27268
     """
-    ways = (
-        "no-gpu-in-container",
-        "gpu-hook-unknown",
-        "runtime-unknown",
-        "cdi-off",
-        "cdi-device-unknown",
-        "cdi-vendor-unknown",
-    )
-    for engine, cause in _ended(engines, *ways, "cdi-path-missing", "toolkit-program-missing"):
+    for engine, cause in _ended(engines, "no-gpu-in-container", *_NOT_HANDED_OVER):
         asked = Seen("asks for GPUs by", ", ".join(engine.gpu_requests) or "nothing", f"docker inspect {engine.name}")
         yield _finding(engine, cause, asked)
 
@@ -144,7 +148,7 @@ def no_code_for_gpu(engines: Engines) -> Iterator[Finding]:
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
-@check("engine.number-format-unsupported", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+@check("engine.number-format-unsupported", Severity.FAIL, layer="engine")
 def number_format_unsupported(engines: Engines) -> Iterator[Finding]:
     """The model asks for a number format that this GPU does not compute in.
 
@@ -158,7 +162,7 @@ def number_format_unsupported(engines: Engines) -> Iterator[Finding]:
         yield _finding(engine, cause, _option(engine, "--dtype"), _option(engine, "--quantization", "-q"))
 
 
-@check("engine.split-impossible", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+@check("engine.split-impossible", Severity.FAIL, layer="engine")
 def split_impossible(engines: Engines) -> Iterator[Finding]:
     """The engine is told to split the model over more GPUs than it sees, or in a way that the model does not allow.
 
@@ -170,7 +174,7 @@ def split_impossible(engines: Engines) -> Iterator[Finding]:
         yield _finding(engine, cause, _option(engine, "--tensor-parallel-size", "-tp"))
 
 
-@check("engine.shared-memory-ran-out", Severity.FAIL, layer="deployment", after=[_PASSTHROUGH])
+@check("engine.shared-memory-ran-out", Severity.FAIL, layer="deployment")
 def shared_memory_ran_out(engines: Engines) -> Iterator[Finding]:
     """An engine ended because /dev/shm in its container is too small.
 
@@ -183,7 +187,7 @@ def shared_memory_ran_out(engines: Engines) -> Iterator[Finding]:
         yield _finding(engine, cause, size, Seen("--ipc", engine.ipc))
 
 
-@check("engine.gpus-do-not-talk", Severity.FAIL, layer="engine", after=["engine.shared-memory-ran-out", _PASSTHROUGH])
+@check("engine.gpus-do-not-talk", Severity.FAIL, layer="engine")
 def gpus_do_not_talk(engines: Engines) -> Iterator[Finding]:
     """An engine ended because its GPUs could not talk to each other.
 
@@ -201,7 +205,7 @@ def gpus_do_not_talk(engines: Engines) -> Iterator[Finding]:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-@check("engine.memory-held-by-others", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+@check("engine.memory-held-by-others", Severity.FAIL, layer="engine")
 def memory_held_by_others(engines: Engines) -> Iterator[Finding]:
     """An engine did not start because others hold the GPU's memory.
 
@@ -214,7 +218,7 @@ def memory_held_by_others(engines: Engines) -> Iterator[Finding]:
         yield _finding(engine, cause, _option(engine, "--gpu-memory-utilization"), do=("nvidia-smi",))
 
 
-@check("engine.context-exceeds-kv-cache", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+@check("engine.context-exceeds-kv-cache", Severity.FAIL, layer="engine")
 def context_exceeds_kv_cache(engines: Engines) -> Iterator[Finding]:
     """An engine did not start because one request of the full context does not fit into the KV cache.
 
@@ -231,7 +235,7 @@ def context_exceeds_kv_cache(engines: Engines) -> Iterator[Finding]:
         yield _finding(engine, cause, _option(engine, "--max-model-len"), do=do)
 
 
-@check("engine.out-of-gpu-memory", Severity.FAIL, layer="engine", after=[_PASSTHROUGH])
+@check("engine.out-of-gpu-memory", Severity.FAIL, layer="engine")
 def out_of_gpu_memory(engines: Engines) -> Iterator[Finding]:
     """An engine ran out of GPU memory while it started.
 

@@ -82,9 +82,15 @@ class Engine(Fact):
         )
 
     @property
+    def ill(self) -> bool:
+        """Whether it runs and does not serve: by Docker's health check, or by what it answers to /health."""
+        reply = self.replies.get("/health")
+        return self.up and (self.health == "unhealthy" or (reply is not None and reply.status not in (None, 200)))
+
+    @property
     def fails(self) -> bool:
-        """Whether it is down without having been stopped, or starts again and again, or is ill by its own check."""
-        return self.health == "unhealthy" if self.up else not self.stopped
+        """Whether it is ill, or down without having been stopped, or starts again and again."""
+        return self.ill if self.up else not self.stopped
 
     @property
     def wants_gpu(self) -> bool:
@@ -160,7 +166,24 @@ class Engine(Fact):
     @cached_property
     def cause(self) -> Match | None:
         """The known error, of those in what Docker says of it and in its last lines, that lies farthest below."""
-        return next(iter(messages.find(f"{self.docker_error}\n{self.log}")), None)
+        refusals = messages.find(self.docker_error)
+        return refusals[0] if refusals else next(iter(messages.find(self.log)), None)
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether no known error says why it fails; a log that cannot be read says nothing."""
+        try:
+            return self.cause is None
+        except Unreadable:
+            return True
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """The end of its log, for people; none where it cannot be read."""
+        try:
+            return tuple(line[:200] for line in self.log.splitlines() if line.strip())[-3:]
+        except Unreadable as reason:
+            return (str(reason),)
 
 
 @dataclass(frozen=True, kw_only=True)
