@@ -100,7 +100,7 @@ def command(
 
 def _report(profile: Profile, file: Path, form: str) -> None:
     if form == "json":
-        sys.stdout.write(encode(profile))
+        click.echo(encode(profile).encode(), nl=False)  # JSON is UTF-8 whatever the terminal is
         return
     from rich.console import Console  # noqa: PLC0415 - only text needs it, and only now
 

@@ -94,7 +94,7 @@ def _client_limits(numbers: Measured) -> Iterator[str]:
     if client.idle_share > _CLIENT_SHARE:
         yield f"client-limited: {client.idle_share:.0%} of the time no next request had been sent"
     elif client.worst_share > _CLIENT_SHARE:
-        bounds = ", ".join(f"{name} ±{error:.2f} ms" for name, error in worst.items())
+        bounds = ", ".join(f"{name} by {error:.2f} ms" for name, error in worst.items())
         share = f"{client.worst_share:.0%}" if math.isfinite(client.worst_share) else "all"
         yield f"client-limited: this machine was too late to tell a metric within 5 % (up to {share} off: {bounds})"
     elif client.cpu_share > _CLIENT_CPU_SHARE:

@@ -30,10 +30,16 @@ _PLAIN = _Signs(dot="|", within="+-", wrong="X", fine="OK")
 def render(profile: Profile, console: Console) -> None:
     """Print the profile; the console's width decides the line breaks, its encoding the signs."""
     signs = _signs(console)
-    console.print(Text(_headline(profile, signs), "bold"), highlight=False)
+    _print(Text(_headline(profile, signs), "bold"), console)
     console.print(_table(profile.rungs, signs), highlight=False)
     for line in _remarks(profile, signs):
-        console.print(line, highlight=False)
+        _print(line, console)
+
+
+def _print(line: Text, console: Console) -> None:
+    """Print a line; what a server said may hold signs that the terminal has not."""
+    line.plain = line.plain.encode(console.encoding, "replace").decode(console.encoding)
+    console.print(line, highlight=False)
 
 
 def _signs(console: Console) -> _Signs:

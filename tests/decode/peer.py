@@ -80,6 +80,8 @@ class Peer:
             writer.close()
             with suppress(ConnectionError, ssl.SSLError):
                 await writer.wait_closed()
+        except asyncio.CancelledError:  # the test is over; streams of asyncio would print this as an error
+            pass
         finally:
             writer.transport.abort()
 

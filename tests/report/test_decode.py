@@ -67,7 +67,7 @@ def test_nothing_answered_is_shown_as_nothing() -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1"])
 def test_a_plain_terminal_gets_plain_signs(encoding: str) -> None:
-    bad = sample(0, [], failure="cut: x")
+    bad = sample(0, [], failure="http-500: 显存不足 ±")
     assert "X 1 at once" in shown(with_rungs(recording([*steady(20), bad])), encoding)
 
 
