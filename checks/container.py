@@ -67,8 +67,8 @@ def option_set_twice(container: Container) -> Iterator[Finding]:
     Why: dockerd does not say which of two settings wins, it ends. One that runs now has been started with an older
         file or command line; its next restart fails.
     Fix: keep one of the two. For "hosts" remove it from daemon.json, or take -H off the command line in a drop-in:
-        sudo systemctl edit docker, with an empty ExecStart= line before the new one. Source:
-        https://docs.docker.com/engine/daemon/troubleshoot/#configure-the-daemon-with-both-daemonjson-and-a-startup-script;
+        sudo systemctl edit docker, with an empty ExecStart= line before the new one.
+    Source: https://docs.docker.com/engine/daemon/troubleshoot/#configure-the-daemon-with-both-daemonjson-and-a-startup-script;
         https://github.com/NVIDIA/deepops/pull/351
     """
     if container.unit is None or container.settings is None:

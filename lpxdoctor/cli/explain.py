@@ -5,7 +5,7 @@ import textwrap
 
 import click
 
-from lpxdoctor import catalog
+from lpxdoctor import bundled, catalog
 from lpxdoctor.errors import UsageError
 
 
@@ -23,7 +23,7 @@ def command(id_: str) -> int:
     print(f"{check.title}.\n\n{check.id}, {check.severity.value}, layer {check.layer}\n")
     for label, text in (("Why", check.why), ("Fix", check.cure), ("Source", check.source)):
         print(f"{label}:\n{textwrap.indent(text, '  ')}\n")
-    if check.fix:
+    if check.fix and (bundled.PLAYBOOKS / f"{check.fix}.yml").exists():
         print(f"The playbook that puts it right: {check.fix}")
     if check.after:
         print(f"Not judged while one of these fails: {', '.join(check.after)}")
