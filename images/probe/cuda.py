@@ -23,6 +23,7 @@ from typing import Any
 
 DEADLINE_S = 24.0  # without persistence mode every GPU is brought up first, which takes seconds each
 HUNG, CRASHED, NO_LIBRARY = -1, -2, -3
+NOT_FOUND = 500  # CUDA's own code for a missing symbol
 # What limits or redirects CUDA in this login and says nothing of the host: reported, and not obeyed.
 LIMITING = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_MPS_PIPE_DIRECTORY")
 THREADS = 256
@@ -170,7 +171,10 @@ class Cuda:
     def __call__(self, function: str, *args: Any) -> None:
         """Call a function; raise Failed where it does not answer CUDA_SUCCESS."""
         self.report.at(function)
-        code = getattr(self.library, function)(*args)
+        try:
+            code = getattr(self.library, function)(*args)
+        except AttributeError:
+            raise Failed(function, NOT_FOUND, "this libcuda has no such function") from None
         if code:
             name = c_char_p()
             self.library.cuGetErrorName(code, byref(name))

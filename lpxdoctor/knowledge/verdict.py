@@ -56,13 +56,13 @@ def of_driver(cuda: str, driver: str, cards: Iterable[Card] = ()) -> Verdict:
     tables is UNKNOWN.
     """
     known = knowledge.load()
-    toolkit, floor, have = known.toolkit(cuda), known.floor(cuda), knowledge.version(driver)
-    if toolkit is None or floor is None or have is None or not toolkit.sure:
+    toolkit, floor = known.toolkit(cuda), known.floor(cuda)
+    if toolkit is None or floor is None or knowledge.version(driver) is None or not toolkit.sure:
         return Verdict(Way.UNKNOWN, f"the tables do not tell which driver CUDA {cuda} needs")
-    if have >= Version(toolkit.driver):
+    if _at_least(driver, toolkit.driver):
         return Verdict(Way.NATIVE, f"CUDA {cuda} needs {toolkit.driver}")
     listed = _forward_allowed(cuda, driver, cards)
-    if have >= Version(floor.driver):
+    if _at_least(driver, floor.driver):
         reason = f"CUDA {cuda} comes with {toolkit.driver}; any {floor.major}.x starts from {floor.driver}"
         return Verdict(Way.MINOR, reason, requirement_met=listed is None, ptx_trap=True)
     if listed is None:
@@ -70,6 +70,11 @@ def of_driver(cuda: str, driver: str, cards: Iterable[Card] = ()) -> Verdict:
             Way.FORWARD, f"below {floor.driver} only with the image's own newer libcuda (cuda-compat) in use"
         )
     return Verdict(Way.IMPOSSIBLE, f"CUDA {cuda} needs {floor.driver}; {listed.reason}", errors=listed.errors)
+
+
+def _at_least(driver: str, wanted: str) -> bool:
+    """Whether a driver is of a version or newer; NVML leaves out the last part of some ("580.65" is 580.65.06)."""
+    return Version(driver) >= Version(wanted) or wanted.startswith(f"{driver}.")
 
 
 def _forward_allowed(cuda: str, driver: str, cards: Iterable[Card]) -> Verdict | None:

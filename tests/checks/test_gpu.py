@@ -93,9 +93,8 @@ def test_is_silent_where_nothing_is_wrong(check_id: str, one: Gpu) -> None:
 
 
 def test_a_check_of_a_gpu_stays_silent_for_what_the_gpu_does_not_offer() -> None:
-    bare = gpu(
-        {"index": 0, **dict.fromkeys(H200["nvml"]["gpus"][0]), "index": 0, "name": "x", "bus_id": "0000:01:00.0"}
-    )
+    nothing: dict[str, Any] = dict.fromkeys(H200["nvml"]["gpus"][0])
+    bare = gpu(nothing | {"index": 0, "name": "x", "bus_id": "0000:01:00.0"})
     for check_id in ONE_GPU:
         if check_id not in ("gpu.memory-taken", "gpu.pcie-speed-low-under-load", "gpu.bar1-unassigned"):
             assert found(check_id, *facts(bare)) == [], check_id
