@@ -1,4 +1,4 @@
-"""CUDA tried on the host itself, and what every login sets for it in; why no program can compute here out."""
+"""CUDA tried on the host itself in; why no program, or not every GPU, can compute here out."""
 
 from collections.abc import Iterator
 
@@ -9,18 +9,9 @@ from lpxdoctor.facts.gpu import Gpus
 
 _STUB = 34
 _TRIED = "libcuda, tried in a process of its own"
-# Set for every login, each of these slows or hides what an engine needs.
-_HARMFUL = {
-    "CUDA_LAUNCH_BLOCKING": "every launch of a kernel waits for its end, and decoding is many small kernels",
-    "CUDA_VISIBLE_DEVICES": "programs started from a login see these GPUs alone, or none",
-    "CUDA_CACHE_DISABLE": "kernels that come as PTX are compiled again at every start",
-    "CUDA_FORCE_PTX_JIT": "the machine code in every program is ignored and compiled anew",
-    "CUDA_DISABLE_PTX_JIT": "kernels that come as PTX fail",
-    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "a fault writes the GPU's whole memory to disk",
-}
 
 
-@check("cuda.library-is-stub", Severity.FAIL, layer="driver", after=["driver.nvml-fails"])
+@check("cuda.library-is-stub", Severity.FAIL, layer="driver", after=["driver.nvml-fails", "driver.libcuda-is-a-stub"])
 def library_is_stub(cuda: Cuda) -> Iterator[Finding]:
     """Programs load CUDA's stub library in the place of the driver's.
 
@@ -133,33 +124,6 @@ def devices_fewer(cuda: Cuda, gpus: Gpus) -> Iterator[Finding]:
         seen = [Seen("CUDA", str(len(cuda.devices)), _TRIED), Seen("NVML", str(len(gpus.working)), "NVML")]
         seen += [Seen("not found by CUDA", gpu.subject, gpu.bus_id) for gpu in gpus.working if gpu.uuid not in found]
         yield Finding(f"CUDA finds {len(cuda.devices)} of {len(gpus.working)} GPUs", seen=tuple(seen))
-
-
-@check("cuda.compat-library-in-use", Severity.INFO, layer="driver", after=["cuda.library-not-the-drivers"])
-def compat_library_in_use(cuda: Cuda) -> Iterator[Finding]:
-    """Programs on this host run on a compat libcuda, by forward compatibility.
-
-    Why: it works, and hides that the driver is older than the CUDA in use: after the next driver upgrade the same path
-    holds a library that is older than the driver, and every program ends with error 803.
-    Fix: upgrade the driver and take the compat directory out of the library path together.
-    Source: https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
-    """
-    if cuda.compat and cuda.error is None:
-        yield Finding("a compat libcuda is loaded", seen=(Seen("libcuda that is loaded", cuda.library, _TRIED),))
-
-
-@check("cuda.settings-harmful", Severity.WARN, layer="deployment", after=["host.no-gpu"])
-def settings_harmful(cuda: Cuda) -> Iterator[Finding]:
-    """A variable that slows or hides CUDA is set for every login.
-
-    Why: somebody set it to find a fault and left it: services and shells started since then have it.
-    Fix: take it out of the file, log in anew and restart what was started from such a login.
-    Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (environment variables);
-    https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html (environment variables)
-    """
-    for name, (value, path) in cuda.settings.items():
-        if name == "CUDA_VISIBLE_DEVICES" or (name in _HARMFUL and value not in ("", "0")):
-            yield Finding(f"{name}={value}: {_HARMFUL[name]}", name, (Seen(name, value, path),))
 
 
 @check("cuda.visible-devices-set", Severity.INFO, layer="deployment", after=["host.no-gpu"])

@@ -8,18 +8,14 @@ from functools import partial
 from typing import Any, ClassVar
 
 from lpxdoctor import knowledge
-from lpxdoctor.evidence import Evidence, File, Glob, Probe, Program, Unreadable
-from lpxdoctor.facts.assignments import assignments
+from lpxdoctor.evidence import Evidence, Probe, Program, Unreadable
 from lpxdoctor.facts.fact import Fact, known
 
 CUDA = Program("cuda", timeout_s=27.0)  # it ends by itself before
-ENVIRONMENT = File("/etc/environment")
-PROFILES = Glob("/etc/profile.d/*.sh")
 
 HUNG, CRASHED, NO_LIBRARY = -1, -2, -3
 OUT_OF_MEMORY = 2
 DEVICE_UNAVAILABLE = 46
-_VARIABLE = re.compile(r"CUDA_\w+|NVIDIA_\w+")
 
 
 @dataclass(frozen=True)
@@ -67,13 +63,12 @@ class CudaDevice:
 class Cuda(Fact):
     """CUDA tried on the host itself. Where that would have changed the host, error and devices say why it was not."""
 
-    probes: ClassVar[tuple[Probe, ...]] = (CUDA, ENVIRONMENT, PROFILES)
+    probes: ClassVar[tuple[Probe, ...]] = (CUDA,)
 
     library: str  # the file of libcuda that a program loads here, "" where it finds none
     error: CudaError | None  # what kept CUDA as a whole from starting
     devices: tuple[CudaDevice, ...]
     environment: Mapping[str, str]  # variables of this login that limit or redirect CUDA
-    settings: Mapping[str, tuple[str, str]]  # variables set for every login: {name: (value, file)}
     started: bool  # whether it was tried, came up and found GPUs; never Unreadable
     asked_on: datetime.date | None  # when the host was asked; None where the evidence does not say
 
@@ -96,7 +91,6 @@ class Cuda(Fact):
             error=known(partial(_whole_error, evidence)),
             devices=known(lambda: tuple(_device(raw) for raw in _tried(evidence)["devices"])),
             environment=known(lambda: dict(evidence.value(CUDA)["environment"])),
-            settings=known(partial(_settings, evidence)),
             started=_started(evidence),
             asked_on=known(partial(_day, evidence.collected_at)),
         )
@@ -134,16 +128,6 @@ def _started(evidence: Evidence) -> bool:
     raw = evidence.answers.get(CUDA.key)
     answer = raw.value if raw and isinstance(raw.value, dict) else {}
     return not answer.get("error") and bool(answer.get("devices"))
-
-
-def _settings(evidence: Evidence) -> dict[str, tuple[str, str]]:
-    files = {ENVIRONMENT.path: evidence.text_or_none(ENVIRONMENT) or "", **evidence.found(PROFILES)}
-    return {
-        name: (value, path)
-        for path, text in files.items()
-        for name, value in assignments(text or "").items()
-        if _VARIABLE.fullmatch(name)
-    }
 
 
 def _day(stamp: str) -> datetime.date | None:

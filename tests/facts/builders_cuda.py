@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from lpxdoctor.facts.cuda import CUDA, ENVIRONMENT, PROFILES, Cuda
+from lpxdoctor.facts.cuda import CUDA, Cuda
 from lpxdoctor.facts.fabric import Fabric, Unit
 from tests.facts.given import H200, evidence
 
@@ -12,8 +12,7 @@ RUNNING = Unit("active", "running", "enabled", "success")
 
 def tried(name: str = "cuda", **changes: Any) -> Cuda:
     """Return CUDA as it really answered on the H200 in one of the recorded cases."""
-    answers = {CUDA: H200[name], ENVIRONMENT: 'PATH="/usr/bin"\n', PROFILES: {}}
-    return replace(Cuda.parse(evidence(answers)), **changes)
+    return replace(Cuda.parse(evidence({CUDA: H200[name]})), **changes)
 
 
 def fabric(**changes: Any) -> Fabric:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lpxdoctor.evidence import Answer, Unreadable
-from lpxdoctor.facts.cuda import CUDA, ENVIRONMENT, HUNG, PROFILES, Cuda
+from lpxdoctor.facts.cuda import CUDA, HUNG, Cuda
 from tests.facts.builders_cuda import tried
 from tests.facts.given import H200, evidence
 
@@ -74,23 +74,6 @@ def test_a_hang_is_an_error() -> None:
     assert str(Cuda.parse(evidence({CUDA: said})).error) == "cuInit: hung"
 
 
-def test_what_every_login_sets_is_read_from_its_files() -> None:
-    answers = {
-        CUDA: H200["cuda"],
-        ENVIRONMENT: "PATH=/usr/bin\nCUDA_LAUNCH_BLOCKING=1\n",
-        PROFILES: {
-            "/etc/profile.d/cuda.sh": "# CUDA_CACHE_DISABLE=1\nexport CUDA_VISIBLE_DEVICES='0,1'\n",
-            "/x.sh": None,
-        },
-    }
-    assert Cuda.parse(evidence(answers)).settings == {
-        "CUDA_LAUNCH_BLOCKING": ("1", "/etc/environment"),
-        "CUDA_VISIBLE_DEVICES": ("0,1", "/etc/profile.d/cuda.sh"),
-    }
-    absent = Answer(failure="absent", reason="/etc/environment: No such file or directory")
-    assert Cuda.parse(evidence({CUDA: H200["cuda"], ENVIRONMENT: absent, PROFILES: {}})).settings == {}
-
-
 values = st.none() | st.integers() | st.text(max_size=6) | st.lists(st.integers(), max_size=2)
 
 
@@ -99,9 +82,7 @@ values = st.none() | st.integers() | st.text(max_size=6) | st.lists(st.integers(
     values,
 )
 def test_no_answer_makes_the_parser_raise(changes: dict[str, Any], text: Any) -> None:
-    cuda = Cuda.parse(
-        evidence({CUDA: {**H200["cuda"], **changes}, ENVIRONMENT: str(text), PROFILES: {"/x": str(text)}})
-    )
-    for name in ("error", "devices", "library", "environment", "settings", "started", "asked_on"):
+    cuda = Cuda.parse(evidence({CUDA: {**H200["cuda"], **changes}}))
+    for name in ("error", "devices", "library", "environment", "started", "asked_on"):
         with contextlib.suppress(Unreadable):
             getattr(cuda, name)
