@@ -6,7 +6,7 @@ from lpxdoctor import knowledge
 from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
 from lpxdoctor.facts.cuda import Cuda
 from lpxdoctor.facts.fabric import UNIT, Fabric, same_driver
-from lpxdoctor.facts.gpu import Gpus
+from lpxdoctor.facts.gpu import Gpu, Gpus
 from lpxdoctor.facts.host import Host
 from lpxdoctor.facts.nvml import FabricState
 from lpxdoctor.facts.xid import switch_events
@@ -143,16 +143,18 @@ def manager_not_running(host: Host, gpus: Gpus, fabric: Fabric, cuda: Cuda) -> I
 @check(
     "fabric.not-completed", Severity.FAIL, layer="driver", after=[*_DRIVER, "fabric.manager-not-running"], fix="driver"
 )
-def not_completed(host: Host, gpus: Gpus, cuda: Cuda) -> Iterator[Finding]:
-    """A GPU has not been taken into the NVSwitch fabric, though Fabric Manager runs.
+def not_completed(host: Host, gpus: Gpus) -> Iterator[Finding]:
+    """A GPU has not been taken into the NVSwitch fabric.
 
     Why: CUDA on it ends with error 802 until it has been. Right after a boot this takes some tens of seconds; later it
     means that Fabric Manager met an error, or that a driver reload left it behind.
-    Fix: systemctl restart nvidia-fabricmanager, and look again; its own log is /var/log/fabricmanager.log.
+    Fix: systemctl restart nvidia-fabricmanager, and look again; its own log is /var/log/fabricmanager.log. In a guest
+    that has no NVSwitch this is for whoever runs the hypervisor's host.
     Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     """
-    _needed(host, gpus, cuda)
-    for gpu in gpus.working:
+    if not host.nvswitches and not _members(gpus):
+        raise NotApplicable("this host has no NVSwitch")
+    for gpu in _members(gpus):
         if gpu.fabric and gpu.fabric.state in (FabricState.NOT_STARTED, FabricState.IN_PROGRESS):
             seen = (Seen("fabric state", _STATES[gpu.fabric.state], "NVML"),)
             yield Finding(f"{gpu.subject}: fabric {_STATES[gpu.fabric.state]}", gpu.subject, seen)
@@ -233,6 +235,10 @@ def switch_errors(host: Host) -> Iterator[Finding]:
         yield Finding(f"NVSwitch {event.address}: SXid {event.code}", event.address, seen)
 
 
+def _members(gpus: Gpus) -> list[Gpu]:
+    return [gpu for gpu in gpus.working if gpu.fabric and gpu.fabric.state != FabricState.NOT_SUPPORTED]
+
+
 def _has_fabric(host: Host, gpus: Gpus) -> str:
     """Return what shows that this host's own Fabric Manager is needed, or raise NotApplicable.
 
@@ -240,22 +246,23 @@ def _has_fabric(host: Host, gpus: Gpus) -> str:
     """
     if host.nvswitches:
         return f"{len(host.nvswitches)} NVSwitches on the PCI bus"
-    members = [gpu for gpu in gpus.working if gpu.fabric and gpu.fabric.state != FabricState.NOT_SUPPORTED]
-    known = knowledge.load()
-    racks = [row.c2c for gpu in members if (row := known.gpu_by_pci(gpu.device_id))]
+    members = _members(gpus)
     if not members:
         raise NotApplicable("this host has no NVSwitch")
-    if any(racks):
+    known = knowledge.load()
+    if any(row.c2c for gpu in members if (row := known.gpu_by_pci(gpu.device_id))):
         raise NotApplicable("the fabric of these GPUs is managed on the rack's switch trays")
+    if host.virtualization:
+        raise NotApplicable("this guest has no NVSwitch: its GPUs' fabric is managed outside")
     return f"{len(members)} GPUs belong to an NVSwitch fabric"
 
 
 def _needed(host: Host, gpus: Gpus, cuda: Cuda) -> str:
-    """Return what _has_fabric does; raise NotApplicable too where CUDA has started.
-
-    Then the fabric is up, whoever manages it: a container, the hypervisor's host.
-    """
+    """Return what _has_fabric does; raise NotApplicable too where the fabric is up, whoever has brought it up."""
     why = _has_fabric(host, gpus)
+    members = _members(gpus)
+    if members and all(gpu.fabric and gpu.fabric.state == FabricState.COMPLETED for gpu in members):
+        raise NotApplicable("every GPU has been taken into the fabric")
     if cuda.started:
         raise NotApplicable("CUDA has started on this host, so its fabric is up")
     return why

@@ -192,8 +192,7 @@ class Device:
         return next((n[len(prefix) :].lower() for n in names if getattr(self.nvml, n) == value), str(value))
 
 
-def _text(value: str | bytes) -> str:
-    """Return a string, which some functions of the binding give as bytes."""
+def _text(value: str | bytes) -> str:  # some functions of the binding give bytes
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 

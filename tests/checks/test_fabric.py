@@ -9,12 +9,13 @@ from lpxdoctor.check import Finding, NotApplicable
 from lpxdoctor.evidence import Unreadable
 from lpxdoctor.facts.cuda import Cuda
 from lpxdoctor.facts.fabric import Fabric, Unit
-from lpxdoctor.facts.gpu import Gpus
+from lpxdoctor.facts.gpu import NVML, Gpus
 from lpxdoctor.facts.host import Host
 from lpxdoctor.facts.nvml import FabricState
 from tests.checks.judging import by_id, found
 from tests.facts.builders_cuda import RUNNING, fabric, tried
 from tests.facts.builders_gpu import healthy_gpu, healthy_gpus, host_with, pci_gpu
+from tests.facts.given import H200, evidence
 
 SWITCH = pci_gpu(7, device=0x22A3, class_code=0x068000, driver="nvidia-nvswitch", width=None, width_max=None)
 NOT_READY = replace(tried("cuda of an older library"), library="")  # an error of cuInit: here 802 in its place
@@ -80,14 +81,43 @@ def test_nothing_is_asked_of_hosts_without_a_fabric_of_their_own(check_id: str) 
     with pytest.raises(NotApplicable, match="no NVSwitch"):
         judged(check_id, NONE, host=host_with(), gpus=alone)
     rack = in_state(FabricState.COMPLETED, device_id=0x2941, name="NVIDIA GB200")
-    with pytest.raises(NotApplicable, match="switch trays"):
-        judged(check_id, NONE, host=host_with(), gpus=rack)
+    if check_id != "fabric.not-completed":
+        with pytest.raises(NotApplicable, match="switch trays"):
+            judged(check_id, NONE, host=host_with(), gpus=rack)
 
 
-@pytest.mark.parametrize("check_id", MANAGED)
+def test_two_real_h200_of_a_guest_are_in_a_fabric_that_is_managed_outside() -> None:
+    gpus = Gpus.parse(evidence({NVML: H200["nvml, two GPUs"]}))
+    assert [sum(gpu.nvlinks) for gpu in gpus.gpus] == [18, 18]
+    guest = host_with(pci_gpu(0), pci_gpu(1), virtualization="kvm")
+    untried = replace(tried(), started=False)
+    for check_id in MANAGED:
+        if check_id != "fabric.not-completed":
+            with pytest.raises(NotApplicable, match="managed outside"):
+                found(check_id, guest, gpus, NONE, untried)
+    assert found("fabric.not-completed", guest, gpus) == []
+    assert found("fabric.unhealthy", gpus) == []
+    assert found("gpu.nvlink-down", gpus) == []
+
+
+def test_a_guest_whose_gpus_wait_for_the_fabric_is_told_so() -> None:
+    guest = host_with(virtualization="kvm")
+    (finding,) = found("fabric.not-completed", guest, in_state(FabricState.IN_PROGRESS))
+    assert "in progress" in finding.message
+
+
+def test_a_fabric_that_took_every_gpu_in_is_up_without_a_unit() -> None:
+    untried = replace(tried(), started=False)
+    with pytest.raises(NotApplicable, match="taken into the fabric"):
+        found(
+            "fabric.manager-not-running", host_with(pci_gpu(), SWITCH), in_state(FabricState.COMPLETED), NONE, untried
+        )
+
+
+@pytest.mark.parametrize("check_id", [check_id for check_id in MANAGED if check_id != "fabric.not-completed"])
 def test_where_cuda_starts_the_fabric_is_up_whoever_manages_it(check_id: str) -> None:
     with pytest.raises(NotApplicable, match="CUDA has started"):
-        found(check_id, host_with(pci_gpu(), SWITCH), in_state(FabricState.COMPLETED), NONE, tried())
+        found(check_id, host_with(pci_gpu(), SWITCH), healthy_gpus(), NONE, tried())
 
 
 def test_what_systemd_does_not_say_is_unknown() -> None:
