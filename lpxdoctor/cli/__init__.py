@@ -14,6 +14,7 @@ COMMANDS = {
     "checks": "List the checks.",
     "explain": "Show why a check matters, how to fix what it finds, and its source.",
     "collect": "Write down what the probes see, as evidence to keep or to send.",
+    "plan": "Say whether a model fits a GPU, with what engine arguments, and how fast it can be.",
     "deploy": "Roll out the pinned vLLM container and wait until it is healthy.",
     "undeploy": "Remove a deployed engine.",
     "baseline": "Measure TTFT, TPOT and tokens/s of a running engine.",

@@ -1,0 +1,294 @@
+"""A plan in; its JSON, and its text for a terminal, out."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lpxdoctor.sizing.budget import Budget
+from lpxdoctor.sizing.card import GIB, MIB
+from lpxdoctor.sizing.options import Option
+from lpxdoctor.sizing.plan import Plan
+
+SCHEMA = 1
+_BAR_WIDTH = 77
+_SIGNS = {"times": "×", "dot": "·", "about": "≈", "blocks": "█▓▒▚░ ", "fail": "✗", "divide": "÷", "up": "→"}
+_ASCII = {"times": "x", "dot": "-", "about": "~", "blocks": "#=+:. ", "fail": "X", "divide": "/", "up": ">"}
+_STYLES = ("cyan", "yellow", "magenta", "blue", "green", "dim")
+
+
+def to_json(plan: Plan) -> str:
+    """Return the plan as JSON, schema 1. Sizes are bytes of one GPU, but for weights_bytes: of the whole model."""
+    chosen = plan.chosen
+    value = {
+        "schema": SCHEMA,
+        "model": _model(plan),
+        "gpu": _gpu(plan),
+        "context": plan.wish.context,
+        "concurrency": plan.wish.concurrency,
+        "precision": chosen.precision.name,
+        "tensor_parallel": plan.wish.tensor_parallel,
+        "weights_bytes": _weights(plan, chosen),
+        "kv_cache": {**_kv(chosen), "format": plan.wish.kv_format, "other_formats_tokens": dict(plan.kv_tokens)},
+        "budget": _budget(chosen.budget, chosen.engine.utilization),
+        "max_concurrency": chosen.max_concurrency,
+        "max_context": chosen.longest,
+        "ceiling_tokens_per_s": _ceiling(plan, chosen),
+        "ceilings": _steps(plan, chosen),
+        "precisions": [_precision(plan, option) for option in plan.options],
+        "fits": plan.fits,
+        "refusal": plan.refusal,
+        "ways_out": list(plan.ways_out),
+        "arguments": [word for argument in plan.arguments for word in (argument.flag, argument.value)],
+        "reasons": {argument.flag: argument.reason for argument in plan.arguments},
+        "notes": list(plan.notes),
+    }
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _model(plan: Plan) -> dict[str, Any]:
+    model = plan.model
+    return {
+        "name": model.name,
+        "served": model.served,
+        "architecture": model.architecture,
+        "scheme": model.weights.scheme,
+        "exact": model.weights.exact,
+        "max_context": model.longest,
+    }
+
+
+def _gpu(plan: Plan) -> dict[str, Any]:
+    card = plan.card
+    return {
+        "name": card.name,
+        "index": card.index,
+        "compute_capability": card.capability,
+        "native": list(card.native),
+        "memory_bytes": card.total_bytes,
+        "memory_from": card.memory_from,
+        "free_bytes": card.free_bytes,
+        "holders": list(card.holders),
+        "bandwidth_bytes_per_s": card.bytes_per_s,
+        "bandwidth_from": card.bandwidth_from,
+    }
+
+
+def _kv(option: Option) -> dict[str, int]:
+    return {
+        "bytes_per_token": option.pool.token_bytes,
+        "bytes_per_request": option.pool.request_bytes(option.wish.context),
+        "tokens": option.tokens,
+    }
+
+
+def _budget(memory: Budget, utilization: float) -> dict[str, Any]:
+    return {
+        "utilization": utilization,
+        "requested_bytes": memory.requested,
+        "weights_bytes": memory.weights,
+        "activations_bytes": memory.activations,
+        "graphs_bytes": memory.graphs,
+        "runtime_bytes": memory.runtime,
+        "kv_room_bytes": memory.room,
+        "estimates": ["activations_bytes", "graphs_bytes", "runtime_bytes"],
+    }
+
+
+def _weights(plan: Plan, option: Option) -> int:
+    return plan.model.weights.resident_bytes(None if option.stored else option.precision.bits)
+
+
+def _ceiling(plan: Plan, option: Option) -> float | None:
+    """Return the tokens a second of one sequence whose KV cache is still empty: nothing can be faster."""
+    return round(option.steps[0].tokens_per_s(plan.card.bytes_per_s), 1) if plan.card.bytes_per_s else None
+
+
+def _steps(plan: Plan, option: Option) -> list[dict[str, Any]]:
+    rate = plan.card.bytes_per_s
+    return [
+        {
+            "concurrency": step.sequences,
+            "context": step.context,
+            "bytes_per_step": step.bytes,
+            "tokens_per_s": round(step.tokens_per_s(rate), 1) if rate else None,
+        }
+        for step in option.steps
+    ]
+
+
+def _precision(plan: Plan, option: Option) -> dict[str, Any]:
+    return {
+        "name": option.precision.name,
+        "native": option.native,
+        "stored": option.stored,
+        "needs_checkpoint": "" if option.stored else option.precision.checkpoint,
+        "weights_bytes": _weights(plan, option),
+        "kv_tokens": option.tokens,
+        "max_concurrency": option.max_concurrency,
+        "max_context": option.longest,
+        "ceiling_tokens_per_s": _ceiling(plan, option),
+        "fits": option.fits,
+    }
+
+
+def render(plan: Plan, console: Console) -> None:
+    """Print the plan; the console's encoding decides the signs."""
+    signs = _signs(console)
+    for block in _blocks(plan, signs):
+        console.print(block, highlight=False)
+    if plan.fits:  # on one line, to be copied
+        console.print(Text(_command(plan), "bold"), highlight=False, soft_wrap=True)
+
+
+def _signs(console: Console) -> dict[str, str]:
+    try:
+        "".join(_SIGNS.values()).encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return _ASCII
+    return _SIGNS
+
+
+def _blocks(plan: Plan, signs: dict[str, str]) -> Iterator[RenderableType]:
+    """Yield the text from top to bottom."""
+    yield Text(_headline(plan, signs), "bold")
+    yield Text(_held(plan), "dim")
+    if plan.refusal:
+        yield ""
+        yield Text(f"{signs['fail']} {plan.refusal}", "bold red")
+        yield from (Text(f"  {signs['up']} {way}") for way in plan.ways_out)
+        if not plan.ways_out:
+            yield Text(f"  {signs['up']} nothing on this GPU: a smaller model, or a larger GPU")
+    yield ""
+    yield _table(plan)
+    yield ""
+    if plan.chosen.budget.room > 0:
+        yield from _bar(plan, signs)
+        yield ""
+    yield from (Text(line, "dim") for line in _advice(plan, signs))
+    if plan.fits:
+        yield ""
+        yield _arguments(plan)
+        yield ""
+
+
+def _headline(plan: Plan, signs: dict[str, str]) -> str:
+    card, count = plan.card, plan.wish.tensor_parallel
+    each = [f"{card.total_bytes / GIB:.1f} GiB"]
+    if card.bytes_per_s:
+        each.append(f"{card.bytes_per_s / 1e9:,.0f} GB/s")
+    each.append(f"compute capability {card.capability}")
+    gpu = f"{count} {signs['times']} {card.name}" if count > 1 else card.name
+    return f"{plan.model.name} on {gpu} ({', '.join(each)})"
+
+
+def _held(plan: Plan) -> str:
+    card = plan.card
+    if card.free_bytes is None:
+        return "from the table: what others hold of one is seen on its host, or with --from"
+    held = max(card.total_bytes - card.free_bytes, 0)
+    who = ", ".join(card.holders) if card.holders else "no process is shown"
+    place = f"GPU {card.index}" + (f", the emptiest of {card.alike}" if card.alike > plan.wish.tensor_parallel else "")
+    return f"{place}: " + (f"held by others now: {held / GIB:.1f} GiB ({who})" if held >= MIB else "all of it is free")
+
+
+def _table(plan: Plan) -> Table:
+    """Return a column for each precision, the chosen one in bold."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for option in plan.options:
+        table.add_column(_column(option), justify="right", style="bold" if option is plan.chosen else "")
+    context = f"{plan.wish.context:,}"
+    rows: list[tuple[str, list[str]]] = [
+        ("computed in", [option.precision.name if option.native else "16 bit" for option in plan.options]),
+        ("weights", [_gib(option.budget.weights) for option in plan.options]),
+        ("KV room", [_gib(option.budget.room) if option.budget.room > 0 else "none" for option in plan.options]),
+        ("KV tokens", [f"{option.tokens:,}" for option in plan.options]),
+        (f"requests of {context} at once", [f"{option.max_concurrency:,}" for option in plan.options]),
+        (_longest_label(plan), [f"{option.longest:,}" for option in plan.options]),
+    ]
+    if rate := plan.card.bytes_per_s:
+        rows.append(("ceiling, 1 stream", [_rate(o.steps[0].tokens_per_s(rate)) for o in plan.options]))
+        full = [_rate(o.steps[2].tokens_per_s(rate)) if o.max_concurrency else "-" for o in plan.options]
+        rows.append(("ceiling, all of these", full))
+    for label, cells in rows:
+        table.add_row(label, *cells)
+    return table
+
+
+def _column(option: Option) -> str:
+    return option.precision.name + ("*" if option.precision.checkpoint and not option.stored else "")
+
+
+def _longest_label(plan: Plan) -> str:
+    wanted = plan.wish.concurrency
+    return f"longest context, {wanted} at once" if wanted else "longest context, one request"
+
+
+def _bar(plan: Plan, signs: dict[str, str]) -> Iterator[RenderableType]:
+    """Yield the GPU's memory as a bar, and what its pieces are."""
+    memory, about = plan.chosen.budget, signs["about"]
+    pieces = (
+        ("weights ", memory.weights),
+        (f"step {about}", memory.activations),
+        (f"graphs {about}", memory.graphs),
+        (f"process {about}", memory.runtime),
+        ("KV ", memory.room),
+        ("left ", memory.total - memory.requested),
+    )
+    bar, legend, end = Text(), Text("GiB  "), 0
+    for (label, size), block, style in zip(pieces, signs["blocks"], _STYLES, strict=True):
+        start = round(end / memory.total * _BAR_WIDTH)
+        end += size
+        bar.append(block * (round(end / memory.total * _BAR_WIDTH) - start), style)
+        legend.append(f"{block} ", style).append(f"{label}{size / GIB:.1f} ")
+    yield bar.append("|")
+    yield legend
+
+
+def _advice(plan: Plan, signs: dict[str, str]) -> Iterator[str]:
+    """Yield what to try next, and what was assumed."""
+    others = [option for option in plan.options if option is not plan.chosen]
+    for option in others:
+        if option.native and not option.precision.checkpoint and option.precision.bits:
+            gain = plan.chosen.steps[0].bytes / option.steps[0].bytes
+            name = option.precision.name
+            yield f"Next: {name}, {gain:.1f}{signs['times']} the ceiling, with no other checkpoint: --precision {name}"
+    needs = [f"{o.precision.name} {o.precision.checkpoint}" for o in others if o.precision.checkpoint]
+    if needs:
+        yield f"* from a checkpoint of its own: {', '.join(needs)}"
+    if others:
+        yield "Quantization is not always faster and changes answers: measure on this GPU."
+    for form, tokens in plan.kv_tokens:
+        times = f"{tokens / max(plan.chosen.tokens, 1):.1f}{signs['times']}"
+        yield f"--kv-cache-dtype {form}: {times} the KV tokens, {tokens:,}; it changes answers, too"
+    if plan.card.bytes_per_s:
+        yield f"Ceiling: {plan.card.bandwidth_from} bandwidth {signs['divide']} the bytes that a decode step reads"
+    yield from (f"Note: {note}" for note in plan.notes)
+
+
+def _arguments(plan: Plan) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for argument in plan.arguments:
+        table.add_row(Text(f"{argument.flag} {argument.value}"), Text(argument.reason, "dim"))
+    return table
+
+
+def _command(plan: Plan) -> str:
+    words = ["vllm", "serve", plan.model.served]
+    words += [word for argument in plan.arguments for word in (argument.flag, argument.value)]
+    return shlex.join(words)
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"
+
+
+def _rate(tokens_per_s: float) -> str:
+    return f"{tokens_per_s:,.0f}/s" if tokens_per_s >= 100 else f"{tokens_per_s:.1f}/s"

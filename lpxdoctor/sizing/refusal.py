@@ -1,0 +1,64 @@
+"""An option that does not fit in; why not, in numbers, and what would fit, out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lpxdoctor.sizing.card import GIB, Card
+from lpxdoctor.sizing.model import Model
+from lpxdoctor.sizing.options import Option, options
+
+_LEAST_CAPABILITY = (7, 0)  # no release of vLLM has kernels for less
+_PARALLEL = (2, 4, 8)
+
+
+def refusal(model: Model, card: Card, option: Option) -> str:
+    """Return why an option cannot be served, "" where it can."""
+    if (0, 0) < card.capability_number < _LEAST_CAPABILITY:
+        return f"vLLM has no kernels for compute capability {card.capability}: 7.0 (Volta) is the oldest that ever had"
+    if option.fits:
+        return ""
+    memory = option.budget
+    wanted = option.wish.concurrency or 1
+    parts = (
+        f"weights {_gib(memory.weights)}, one step's activations about {_gib(memory.activations)}, "
+        f"CUDA graphs about {_gib(memory.graphs)}, the process itself about {_gib(memory.runtime)}"
+    )
+    allowed = f"{option.engine.utilization:.2f} x {_gib(memory.total)} = {_gib(memory.requested)}"
+    each = " on each GPU" if option.wish.tensor_parallel > 1 else ""
+    name = f"{model.name} ({option.precision.name})"
+    if memory.room <= 0:
+        needed = _gib(memory.requested - memory.room)
+        return f"{name} does not fit {card.name}: {parts}: {needed}{each}, and the engine may use {allowed}"
+    cache = _gib(wanted * option.pool.request_bytes(option.wish.context))
+    requests = "one request" if wanted == 1 else f"{wanted} requests"
+    return (
+        f"{name} leaves {_gib(memory.room)} for the KV cache on {card.name} ({allowed}, less {parts}), and {requests} "
+        f"of {option.wish.context:,} tokens may need {cache}{each}"
+    )
+
+
+def ways_out(model: Model, card: Card, choices: tuple[Option, ...], option: Option) -> tuple[str, ...]:
+    """Return what would fit, the least change first."""
+    return tuple(_ways_out(model, card, choices, option))
+
+
+def _ways_out(model: Model, card: Card, choices: tuple[Option, ...], option: Option) -> Iterator[str]:
+    wanted = option.wish
+    if option.longest:
+        yield f"a shorter context: --context {option.longest}"
+    if option.max_concurrency and wanted.concurrency:
+        yield f"fewer requests at once: --concurrency {option.max_concurrency}"
+    for other in choices:
+        if other is not option and other.fits:
+            needs = f" (needs a checkpoint in {other.precision.checkpoint})" if other.precision.checkpoint else ""
+            yield f"weights in {other.precision.name}: --precision {other.precision.name}{needs}"
+    for count in _PARALLEL:
+        if count > wanted.tensor_parallel and model.heads % count == 0:
+            shared = options(model, card, replace(wanted, tensor_parallel=count, precision=None))
+            if any(same.fits and same.precision == option.precision for same in shared):
+                yield f"more GPUs: --tensor-parallel {count}" + ("" if card.alike >= count else f" ({count} such GPUs)")
+                return
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"
