@@ -1,11 +1,13 @@
 """Facts of the engines in containers in: whether they run, answer, and are set up to be relied on, out."""
 
+import re
 from collections.abc import Iterator
 
 from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
 from lpxdoctor.facts.container import Container
 from lpxdoctor.facts.engine import Engine, Engines
 from lpxdoctor.facts.gpu import Gpus
+from lpxdoctor.facts.host import Host, log_matches
 from lpxdoctor.policy import Policy
 
 
@@ -27,19 +29,39 @@ def _said(engine: Engine) -> tuple[Seen, ...]:
 
 
 @check("engine.killed-for-memory", Severity.FAIL, layer="engine")
-def killed_for_memory(engines: Engines) -> Iterator[Finding]:
+def killed_for_memory(engines: Engines, host: Host) -> Iterator[Finding]:
     """The kernel killed an engine because the host's memory, or its container's, ran out.
 
     Why: it is main memory, not the GPU's. Loading takes about the size of the weights for a while, and offloading to
         the CPU takes more for good.
-    Fix: raise or take away the container's --memory, or free memory on the host; sudo dmesg | grep -i oom tells which
-        it was.
+    Fix: raise or take away the container's --memory, or free memory on the host. The kernel's line names which it was:
+        CONSTRAINT_MEMCG is the container's limit.
     Source: https://docs.docker.com/engine/containers/resource_constraints/
     """
     for engine in _all(engines):
-        if engine.oom_killed and not engine.up:
-            seen = (_inspect(engine, "OOMKilled", "true"), _inspect(engine, "exit code", str(engine.exit_code)))
+        if engine.up or not (engine.oom_killed or engine.killed):
+            continue
+        lines = () if engine.oom_killed else log_matches(host.kernel_log, f"oom-kill:.*{re.escape(engine.id)}")
+        if engine.oom_killed or lines:
+            seen = (
+                _inspect(engine, "state", f"exit code {engine.exit_code}, OOMKilled {str(engine.oom_killed).lower()}"),
+                *(Seen("kernel log", line.strip()[:120], "dmesg") for line in lines[-1:]),
+            )
             yield Finding(f"{engine.name} was killed for memory", engine.name, seen, ("sudo dmesg | grep -i oom",))
+
+
+@check("engine.killed", Severity.WARN, layer="engine", after=["engine.killed-for-memory"])
+def killed(engines: Engines) -> Iterator[Finding]:
+    """An engine was killed.
+
+    Why: it ended by SIGKILL. docker stop does that after ten seconds to an engine that is slow to end, and so does the
+        kernel when memory runs out.
+    Fix: docker start NAME, or docker rm NAME where it is no longer wanted; docker stop -t 60 gives it more time.
+    Source: https://docs.docker.com/reference/cli/docker/container/stop/
+    """
+    for engine in _all(engines):
+        if engine.killed:
+            yield Finding(f"{engine.name} ended by SIGKILL", engine.name, (_inspect(engine, "exit code", "137"),))
 
 
 @check("engine.not-running", Severity.FAIL, layer="engine", after=["engine.killed-for-memory"])

@@ -68,14 +68,14 @@ def port_in_use(engines: Engines) -> Iterator[Finding]:
 
 @check("engine.arguments-refused", Severity.FAIL, layer="deployment")
 def arguments_refused(engines: Engines) -> Iterator[Finding]:
-    """An engine does not know what it was told, or the model's architecture.
+    """An engine refused what it was told, or does not know the model's architecture.
 
     Why: arguments and architectures come and go with versions. Images from 0.11.1 on start with vllm serve themselves:
         repeated in the command it is an unknown argument too.
     Fix: compare with docker run --rm IMAGE --help; for a new architecture take a newer image.
     Source: https://docs.vllm.ai/en/latest/cli/serve.html; https://docs.vllm.ai/en/latest/models/supported_models.html
     """
-    for engine, cause in _ended(engines, "argument-unknown", "architecture-unknown"):
+    for engine, cause in _ended(engines, "argument-unknown", "architecture-unknown", "context-longer-than-model"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 

@@ -98,10 +98,9 @@ def _spec(path: str, data: Any) -> Spec:
 
 
 def _node(data: Mapping[str, Any]) -> Node:
-    major, minor = data.get("major"), data.get("minor")
-    # Two zeros are what a runtime fills in from the host itself.
-    given = isinstance(major, int) and isinstance(minor, int) and (major, minor) != (0, 0)
-    return Node(str(data.get("hostPath") or data["path"]), major if given else None, minor if given else None)
+    major, path = data.get("major"), str(data.get("hostPath") or data["path"])
+    # A runtime fills in from the host what is left out or zero; written out, a minor of zero is left out.
+    return Node(path, major, int(data.get("minor") or 0)) if isinstance(major, int) and major else Node(path)
 
 
 def _once(values: Any) -> tuple[Any, ...]:

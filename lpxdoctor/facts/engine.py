@@ -1,20 +1,18 @@
 """What Docker and the engines themselves say in; every inference engine in a container of this host out."""
 
-import datetime
 import json
-import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from lpxdoctor.evidence import Evidence, Probe, Unreadable
-from lpxdoctor.facts import messages
+from lpxdoctor.facts import docker_inspect, messages
 from lpxdoctor.facts.container import DOCKER
 from lpxdoctor.facts.fact import Fact, known
 from lpxdoctor.facts.messages import Match
 
+_SIGKILL, _SIGTERM = 137, 143  # exit codes of a container whose first process ended by that signal
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -39,6 +37,7 @@ class Reply:
 class Engine(Fact):
     """One container with an inference engine."""
 
+    id: str
     name: str
     image: str  # what it was started from: a tag, a tag with a digest, or an id
     image_id: str
@@ -76,10 +75,15 @@ class Engine(Fact):
 
     @property
     def stopped(self) -> bool:
-        """Whether it ended because somebody ended it, as docker stop does by SIGTERM and then SIGKILL."""
+        """Whether it ended in order, as it does at docker stop."""
         return (
-            self.status == "exited" and self.exit_code in (0, 137, 143) and not (self.oom_killed or self.docker_error)
+            self.status == "exited" and self.exit_code in (0, _SIGTERM) and not (self.oom_killed or self.docker_error)
         )
+
+    @property
+    def killed(self) -> bool:
+        """Whether somebody or something killed it; Docker does not always notice that it was the kernel, for memory."""
+        return self.status == "exited" and self.exit_code == _SIGKILL and not self.oom_killed
 
     @property
     def ill(self) -> bool:
@@ -90,7 +94,7 @@ class Engine(Fact):
     @property
     def fails(self) -> bool:
         """Whether it is ill, or down without having been stopped, or starts again and again."""
-        return self.ill if self.up else not self.stopped
+        return self.ill if self.up else not (self.stopped or self.killed)
 
     @property
     def wants_gpu(self) -> bool:
@@ -219,12 +223,13 @@ def engine(raw: Mapping[str, Any], collected_at: str) -> Engine:
     state, host = raw["state"], raw["host"]
     running = state["Status"] in ("running", "paused")
     return Engine(
+        id=raw["id"],
         name=raw["name"],
         image=raw["image"],
         image_id=raw["image_id"],
         tag_id=raw["tag_id"],
         digests=tuple(raw["digests"]),
-        command=tuple(_words((*raw["entrypoint"], *raw["arguments"]))),
+        command=tuple(docker_inspect.words((*raw["entrypoint"], *raw["arguments"]))),
         environment=raw["environment"],
         labels=raw["labels"],
         user=raw["user"],
@@ -234,14 +239,14 @@ def engine(raw: Mapping[str, Any], collected_at: str) -> Engine:
         oom_killed=bool(state["OOMKilled"]),
         docker_error=state["Error"] or "",
         restarts=int(raw["restarts"]),
-        up_s=known(partial(_seconds, state["StartedAt"], collected_at)) if running else None,
+        up_s=known(partial(docker_inspect.seconds_between, state["StartedAt"], collected_at)) if running else None,
         health=raw["health"],
         restart_policy=(host["RestartPolicy"] or {}).get("Name") or "no",
         ipc=host["IpcMode"] or "",
         shm_bytes=int(host["ShmSize"] or 0),
         network=host["NetworkMode"] or "",
         privileged=bool(host["Privileged"]),
-        gpu_requests=tuple(dict.fromkeys(_requests(host))),
+        gpu_requests=tuple(dict.fromkeys(docker_inspect.gpu_requests(host))),
         mounts=tuple(Mount(m.get("Source") or m.get("Name") or "", m["Destination"], m["RW"]) for m in raw["mounts"]),
         published=tuple(
             (binding.get("HostIp") or "", binding["HostPort"])
@@ -258,40 +263,7 @@ def engine(raw: Mapping[str, Any], collected_at: str) -> Engine:
     )
 
 
-def _words(command: Iterable[str]) -> Iterator[str]:
-    """Yield the words of a command; one that starts vllm by a shell (bash -c "vllm serve ...") is taken apart."""
-    for word in command:
-        yield from _taken_apart(word) if re.search(r"\bvllm\b.*\s-", word) else (word,)
-
-
-def _taken_apart(word: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(word))
-    except ValueError:  # a quote without its other half
-        return (word,)
-
-
-def _requests(host: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how a container asks for GPUs."""
-    for request in host["DeviceRequests"] or ():
-        if request.get("Driver") == "cdi":
-            if any(str(device).startswith("nvidia.com/") for device in request.get("DeviceIDs") or ()):
-                yield "cdi"
-        else:
-            yield "gpus"
-    if "nvidia" in (host["Runtime"] or ""):
-        yield "runtime"
-    if any(re.match(r"/dev/nvidia\d", str(device.get("PathOnHost"))) for device in host["Devices"] or ()):
-        yield "device"
-
-
 def _log(raw: Mapping[str, Any]) -> str:
     if raw["log"] is None:
         raise Unreadable(f"the log of {raw['name']}: {raw['log_reason']}")
     return str(raw["log"])
-
-
-def _seconds(since: str, until: str) -> float:
-    """Return the seconds between two times as Docker and evidence write them, both in UTC."""
-    begin, end = (datetime.datetime.fromisoformat(stamp[:19]) for stamp in (since, until))
-    return (end - begin).total_seconds()

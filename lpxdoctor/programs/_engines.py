@@ -79,7 +79,7 @@ def describe(address: str, identity: str) -> dict[str, Any]:
     found = _docker.get(address, f"/containers/{identity}/json")
     config, host, state = found["Config"], found["HostConfig"], found["State"]
     keys = _keys(found)
-    secrets = sorted({*_secrets(config), *keys}, key=len, reverse=True)
+    secrets = sorted({*secrets_of(config), *keys}, key=len, reverse=True)
     image = _image(address, found["Image"])
     named = _image(address, config["Image"])
     log, log_reason = _log(address, identity, tty=bool(config.get("Tty")))
@@ -95,9 +95,9 @@ def describe(address: str, identity: str) -> dict[str, Any]:
         "image_id": found["Image"],
         "tag_id": named.get("Id", ""),
         "digests": image.get("RepoDigests") or [],
-        "entrypoint": _without(secrets, config.get("Entrypoint") or []),
-        "arguments": _without(secrets, config.get("Cmd") or []),
-        "environment": _environment(config),
+        "entrypoint": without(secrets, config.get("Entrypoint") or []),
+        "arguments": without(secrets, config.get("Cmd") or []),
+        "environment": environment(config),
         "labels": {k: v for k, v in (config.get("Labels") or {}).items() if k.startswith(_OUR_LABEL)},
         "user": config.get("User", ""),
         "healthcheck": config.get("Healthcheck") or (image.get("Config") or {}).get("Healthcheck"),
@@ -106,10 +106,10 @@ def describe(address: str, identity: str) -> dict[str, Any]:
         "host": {key: host.get(key) for key in _HOST},
         "mounts": found.get("Mounts") or [],
         "ports": (found.get("NetworkSettings") or {}).get("Ports") or {},
-        "log": _without(secrets, log),
+        "log": without(secrets, log),
         "log_reason": log_reason,
         "address": where,
-        **_without(secrets, _asked(where, keys) if up and where else {"http": {}, "guarded": None}),
+        **without(secrets, _asked(where, keys) if up and where else {"http": {}, "guarded": None}),
     }
 
 
@@ -125,7 +125,7 @@ def _image(address: str, name: str) -> dict[str, Any]:
 # --- what is secret ---------------------------------------------------------------------------------------------------
 
 
-def _environment(config: dict[str, Any]) -> dict[str, str]:
+def environment(config: dict[str, Any]) -> dict[str, str]:
     """Return the names of all variables, with the values that are of use and no secret."""
     found = {}
     for entry in config.get("Env") or []:
@@ -135,7 +135,7 @@ def _environment(config: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _secrets(config: dict[str, Any]) -> list[str]:
+def secrets_of(config: dict[str, Any]) -> list[str]:
     """Return every value that must not leave the host: of variables and of options whose name says so."""
     found = [
         value for name, _, value in (entry.partition("=") for entry in config.get("Env") or []) if _SECRET.search(name)
@@ -169,16 +169,16 @@ def _keys(found: dict[str, Any]) -> list[str]:
     return [key for key in keys if key]
 
 
-def _without(secrets: list[str], value: Any) -> Any:
+def without(secrets: list[str], value: Any) -> Any:
     """Return a value with every secret in it replaced by ***."""
     if isinstance(value, str):
         for secret in secrets:
             value = value.replace(secret, "***")
         return value
     if isinstance(value, dict):
-        return {key: _without(secrets, item) for key, item in value.items()}
+        return {key: without(secrets, item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without(secrets, item) for item in value]
+        return [without(secrets, item) for item in value]
     return value
 
 
