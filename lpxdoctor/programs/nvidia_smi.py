@@ -16,6 +16,7 @@ from pathlib import Path
 
 _DEADLINE_S = 12.0  # without persistence it starts every GPU first, which takes a second or two each
 _PLACES = ("/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin")
+_LOADED = ("/sys/module/nvidia", "/proc/driver/nvidia/version")
 _NOT_LOADED = "the nvidia module is not loaded"
 _NO_NEW_PRIVILEGES = 38  # prctl(2)
 _CAPABILITIES_OF_64 = 0x20080522  # capset(2), version 3
@@ -28,7 +29,7 @@ def answer(deadline_s: float = _DEADLINE_S) -> dict[str, object]:
     result: dict[str, object] = {"path": path, "skipped": "", "exit": None, "stdout": "", "stderr": "", "hung": ""}
     if not path:
         return {**result, "skipped": "nvidia-smi is not installed"}
-    if not any(Path(proof).exists() for proof in ("/sys/module/nvidia", "/proc/driver/nvidia/version")):
+    if not any(Path(proof).exists() for proof in _LOADED):
         return {**result, "skipped": _NOT_LOADED}
     only_look()
     child = subprocess.Popen(
