@@ -5,7 +5,7 @@ from array import array
 from lpxdoctor.decode import events
 from lpxdoctor.decode.events import Kind, Splitter
 from lpxdoctor.decode.http import ProtocolError, Response
-from lpxdoctor.decode.samples import Role, Sample
+from lpxdoctor.decode.samples import Bundle, Role, Sample
 
 _ERROR_TEXT_BYTES = 4096
 
@@ -15,15 +15,15 @@ class Exchange:
 
     __slots__ = (
         "_before_last", "_done", "_error", "_first", "_last", "_refusal", "_splitter", "_usage",
-        "arrivals_ns", "asked", "response", "role", "slot", "started_ns",
+        "arrivals_ns", "bundles", "response", "role", "slot", "started_ns",
     )  # fmt: skip
 
-    def __init__(self, role: Role, slot: int, asked: int) -> None:
+    def __init__(self, role: Role, slot: int) -> None:
         self.role = role
         self.slot = slot
-        self.asked = asked  # tokens
         self.started_ns = 0
         self.arrivals_ns = array("q")
+        self.bundles: list[Bundle] = []
         self.response = Response()
         self._splitter = Splitter()
         self._first = self._before_last = self._last = self._usage = b""
@@ -47,6 +47,10 @@ class Exchange:
         for event in self._splitter.feed(body):
             self._note(event, arrived_ns)
         return len(self.arrivals_ns) - before
+
+    def note_bundle(self, chunks: int, span_ns: int) -> None:
+        """Note that the last chunks were read at once by a late client."""
+        self.bundles.append(Bundle(len(self.arrivals_ns) - chunks, chunks, span_ns))
 
     def end(self, arrived_ns: int) -> None:
         """Note that the response is complete.
@@ -106,6 +110,7 @@ class Exchange:
             first_tokens=max(1, first.completion_tokens) if first else 1,
             first_tokens_known=first is not None,
             prompt_tokens=usage.prompt_tokens if usage else None,
+            bundles=tuple(self.bundles),
             failure=failure,
         )
 

@@ -156,13 +156,7 @@ class Loop:
             chunks = exchange.feed(content, arrived_ns)
             if chunks:
                 slot.awaited_since_ns = transport.read_ns  # not for comments that only keep the connection alive
-                has_first = chunks == len(exchange.arrivals_ns)
-                if has_first:
-                    self._schedule.had_first_token(slot.index)
-                if self._watch.on:
-                    self._watch.read(
-                        arrived_ns, transport.read_ns, stamped=transport.stamped, chunks=chunks, has_first=has_first
-                    )
+                self._note_chunks(slot, exchange, transport, chunks)
         else:
             response.end()
             if not response.complete:
@@ -170,6 +164,15 @@ class Loop:
         if response.complete:
             exchange.end(arrived_ns)
             self._finish(slot, exchange, arrived_ns)
+
+    def _note_chunks(self, slot: _Slot, exchange: Exchange, transport: Transport, chunks: int) -> None:
+        if chunks == len(exchange.arrivals_ns):
+            self._schedule.had_first_token(slot.index)
+        if self._watch.on:
+            stamped = transport.stamped
+            span_ns = self._watch.read(transport.arrived_ns, transport.read_ns, stamped=stamped, chunks=chunks)
+            if span_ns:
+                exchange.note_bundle(chunks, span_ns)
 
     def _finish(self, slot: _Slot, exchange: Exchange, ended_ns: int) -> None:
         failure = exchange.failure()
@@ -190,8 +193,8 @@ class Loop:
 
     def _fail(self, slot: _Slot, failure: str) -> None:
         now = time.monotonic_ns()
-        role, tokens = slot.work or (Role.WARM_UP, 0)
-        exchange = slot.exchange or Exchange(role, slot.index, tokens)
+        role = slot.work[0] if slot.work else Role.WARM_UP
+        exchange = slot.exchange or Exchange(role, slot.index)
         exchange.started_ns = exchange.started_ns or now
         slot.exchange = None
         self._disconnect(slot)
@@ -245,7 +248,7 @@ class Loop:
         role, tokens = slot.work
         body = self._workload.body(slot.prompt, tokens)
         prepared = transport.prepare(self._endpoint.request("POST", _PATH, body))
-        slot.exchange = exchange = Exchange(role, slot.index, tokens)
+        slot.exchange = exchange = Exchange(role, slot.index)
         if role is Role.COUNTED and not self._watch.on:
             self._watch.start()
         exchange.started_ns = time.monotonic_ns()

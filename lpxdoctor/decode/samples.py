@@ -13,6 +13,15 @@ class Role(Enum):
     COOL_DOWN = "cool-down"
 
 
+@dataclass(frozen=True)
+class Bundle:
+    """Chunks of one answer that a late client read at once, so that all have the last one's arrival time."""
+
+    first: int  # index of the first of them among the answer's chunks
+    chunks: int
+    span_ns: int  # the first arrived at most so long before the last
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """One request. All times are nanoseconds of the monotonic clock.
@@ -30,21 +39,13 @@ class Sample:
     first_tokens: int  # of the first chunk
     first_tokens_known: bool  # False: one is assumed
     prompt_tokens: int | None  # as the server counted them
+    bundles: tuple[Bundle, ...] = ()
     failure: str = ""
 
     @property
     def kind(self) -> str:
         """The kind of its failure, "" when it was answered."""
         return self.failure.partition(":")[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bundle:
-    """A read that brought several chunks of one answer, which therefore share one arrival time."""
-
-    chunks: int
-    span_ns: int  # the first of them arrived at most so long before the last, as far as the client can tell
-    has_first: bool  # the answer's first chunk is among them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class Client:
     reads: int  # that brought tokens
     unstamped: int  # of them, without a receive time from the kernel
     lags_ns: "array[int]"  # per read: arrival to reading
-    bundles: tuple[Bundle, ...]
+    bundled: int  # reads that brought several chunks of one answer, sent or only read at once
     longest_turn_ns: int  # longest time the program did not ask for new arrivals
     sends_ns: "array[int]"  # per request: duration of send()
     idle_ns: int  # between one answer's end and the next request, over all slots

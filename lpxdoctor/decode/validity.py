@@ -4,7 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from lpxdoctor.decode.profile import EngineDelta, GpuUse, Rung
+from lpxdoctor.decode.bounds import client_bound
+from lpxdoctor.decode.profile import ClientBound, EngineDelta, GpuUse, Rung
 from lpxdoctor.decode.samples import Recording, Role, Sample
 from lpxdoctor.decode.stats import Measured, measured
 
@@ -18,7 +19,7 @@ _ONE_TOKEN = 1.01  # tokens per chunk
 
 
 def judge(
-    rung: Recording,
+    recording: Recording,
     *,
     engine: EngineDelta | None,
     gpus: tuple[GpuUse, ...],
@@ -30,12 +31,13 @@ def judge(
 
     input_len is how many token ids each prompt had, None when text was sent.
     """
-    numbers = measured(rung)
-    counted = [sample for sample in rung.samples if sample.role is Role.COUNTED]
+    numbers = measured(recording)
+    client = client_bound(recording, numbers.ttft, numbers.itl, numbers.tpot)
+    counted = [sample for sample in recording.samples if sample.role is Role.COUNTED]
     failed = [sample for sample in counted if sample.failure]
-    reasons = tuple(_reasons(rung, numbers, failed, engine, gpus))
+    reasons = tuple(_reasons(recording, numbers, client, failed, engine, gpus))
     return Rung(
-        concurrency=rung.concurrency,
+        concurrency=recording.concurrency,
         requests=len(counted) - len(failed),
         errors=len(failed),
         errors_by_kind=dict(Counter(sample.kind for sample in failed)),
@@ -49,35 +51,40 @@ def judge(
         output_tokens=numbers.output_tokens,
         tokens_per_chunk=numbers.tokens_per_chunk,
         window_s=numbers.window_s,
-        kv_cache_share=_kv_cache_share(rung, numbers, kv_cache_tokens, block_size),
+        kv_cache_share=_kv_cache_share(recording, numbers, kv_cache_tokens, block_size),
         valid=not reasons,
         invalid_because="; ".join(reasons) or None,
         notes=(
-            *_answer_notes(rung, numbers, [sample for sample in counted if not sample.failure], input_len),
-            *_surrounding_notes(rung, engine, gpus),
+            *_answer_notes(recording, numbers, [sample for sample in counted if not sample.failure], input_len),
+            *_surrounding_notes(recording, engine, gpus),
         ),
-        client=numbers.client,
+        client=client,
         engine=engine,
         gpus=gpus,
     )
 
 
 def _reasons(
-    rung: Recording, numbers: Measured, failed: list[Sample], engine: EngineDelta | None, gpus: tuple[GpuUse, ...]
+    recording: Recording,
+    numbers: Measured,
+    client: ClientBound,
+    failed: list[Sample],
+    engine: EngineDelta | None,
+    gpus: tuple[GpuUse, ...],
 ) -> Iterator[str]:
-    if rung.stopped:
-        yield f"ended early: {rung.stopped}"
+    if recording.stopped:
+        yield f"ended early: {recording.stopped}"
     if failed:
         kinds = ", ".join(f"{kind} {count}" for kind, count in Counter(sample.kind for sample in failed).items())
-        yield f"{len(failed)} of {rung.asked} requests failed ({kinds}): the numbers are those of the others"
+        yield f"{len(failed)} of {recording.asked} requests failed ({kinds}): the numbers are those of the others"
     elif numbers.window_s is None:
         yield "no time in which all requests were under way at once"
-    yield from _client_limits(numbers)
-    if numbers.client.clock_step_ms > _CLOCK_STEP_MS:
-        yield f"the wall clock was set meanwhile, by {numbers.client.clock_step_ms:.3f} ms"
+    yield from _client_limits(client)
+    if client.clock_step_ms > _CLOCK_STEP_MS:
+        yield f"the wall clock was set meanwhile, by {client.clock_step_ms:.3f} ms"
     if engine and (engine.prefix_cache_hit_rate or 0) >= _PREFIX_HIT_RATE:
         yield f"{engine.prefix_cache_hit_rate:.1%} of the prompt tokens came from the prefix cache"
-    if engine and engine.generation_tokens is not None and not failed and not rung.stopped:
+    if engine and engine.generation_tokens is not None and not failed and not recording.stopped:
         foreign = engine.generation_tokens - engine.received_tokens
         if foreign > _FOREIGN_TOKENS_SHARE * engine.received_tokens:
             yield f"the engine served others at the same time ({foreign:.0f} tokens that are not ours)"
@@ -86,25 +93,22 @@ def _reasons(
             yield f"GPU {gpu.index} was slowed down ({reason}) in {share:.0%} of the samples"
 
 
-def _client_limits(numbers: Measured) -> Iterator[str]:
-    client = numbers.client
+def _client_limits(client: ClientBound) -> Iterator[str]:
     if client.worst_share is None:
         return
-    worst = {name: error for name, error in client.error_ms.items() if error}
     if client.idle_share > _CLIENT_SHARE:
         yield f"client-limited: {client.idle_share:.0%} of the time no next request had been sent"
     elif client.worst_share > _CLIENT_SHARE:
-        bounds = ", ".join(f"{name} by {error:.2f} ms" for name, error in worst.items())
-        share = f"{client.worst_share:.0%}" if math.isfinite(client.worst_share) else "all"
-        yield f"client-limited: this machine was too late to tell a metric within 5 % (up to {share} off: {bounds})"
+        bounds = ", ".join(f"{name} by {error:.2f} ms" for name, error in client.error_ms.items() if error)
+        yield f"client-limited: this machine was too late to tell a metric within 5 % (off at most: {bounds})"
     elif client.cpu_share > _CLIENT_CPU_SHARE:
         yield f"client-limited: the client used {client.cpu_share:.0%} of a core"
 
 
-def _answer_notes(rung: Recording, numbers: Measured, good: list[Sample], input_len: int | None) -> Iterator[str]:
-    short = sum(sample.tokens < rung.output_len for sample in good)
+def _answer_notes(recording: Recording, numbers: Measured, good: list[Sample], input_len: int | None) -> Iterator[str]:
+    short = sum(sample.tokens < recording.output_len for sample in good)
     if short:
-        yield f"{short} of {len(good)} answers have fewer than {rung.output_len} tokens: the server ended them itself"
+        yield f"{short} of {len(good)} answers have fewer than {recording.output_len} tokens: the server ended them"
     if any(not sample.tokens_known for sample in good):
         yield "the server sends no token counts: one token per chunk is assumed"
     elif numbers.tokens_per_chunk and numbers.tokens_per_chunk > _ONE_TOKEN:
@@ -119,10 +123,10 @@ def _answer_notes(rung: Recording, numbers: Measured, good: list[Sample], input_
         yield f"the server counted {numbers.prompt_tokens:.1f} tokens in prompts of {input_len} token ids"
 
 
-def _surrounding_notes(rung: Recording, engine: EngineDelta | None, gpus: tuple[GpuUse, ...]) -> Iterator[str]:
+def _surrounding_notes(recording: Recording, engine: EngineDelta | None, gpus: tuple[GpuUse, ...]) -> Iterator[str]:
     if engine and engine.preemptions:
         yield f"the engine preempted {engine.preemptions:.0f} requests: its KV cache was full"
-    uncounted = [sample for sample in rung.samples if sample.role is not Role.COUNTED and sample.failure]
+    uncounted = [sample for sample in recording.samples if sample.role is not Role.COUNTED and sample.failure]
     if uncounted:
         yield f"{len(uncounted)} requests that do not count failed too ({uncounted[0].failure[:80]})"
     for gpu in gpus:
@@ -132,9 +136,11 @@ def _surrounding_notes(rung: Recording, engine: EngineDelta | None, gpus: tuple[
             yield f"memory of GPU {gpu.index} grew from {gpu.memory_mib[0]} to {gpu.memory_mib[1]} MiB"
 
 
-def _kv_cache_share(rung: Recording, numbers: Measured, capacity: int | None, block_size: int | None) -> float | None:
+def _kv_cache_share(
+    recording: Recording, numbers: Measured, capacity: int | None, block_size: int | None
+) -> float | None:
     """Return how much of the KV cache all requests take at their full length, in whole blocks."""
     if not capacity or not block_size or numbers.prompt_tokens is None or numbers.output_tokens is None:
         return None
     blocks = math.ceil((numbers.prompt_tokens + numbers.output_tokens) / block_size)
-    return rung.concurrency * blocks * block_size / capacity
+    return recording.concurrency * blocks * block_size / capacity

@@ -4,9 +4,12 @@ import time
 from array import array
 
 from lpxdoctor.decode.clock import Offset, offset
-from lpxdoctor.decode.samples import Bundle, Client
+from lpxdoctor.decode.samples import Client
 
 _WAITED_NS = 20_000  # a poll that took longer had nothing to deliver at first
+# Chunks that came in one read were sent at once, unless the read was later than this after the last of them: few of a
+# late client's reads come so closely behind a chunk, so that nearly all are told.
+_ON_TIME_NS = 200_000
 
 
 class Watch:
@@ -18,13 +21,12 @@ class Watch:
         self.sends_ns = array("q")
         self._clock = clock
         self._lags = array("q")
-        self._bundles: list[Bundle] = []
+        self._bundled = 0
         self._unstamped = 0
         self._longest_turn_ns = 0
         self._polled_ns = 0  # when the last poll returned
-        # What is read in this turn cannot have arrived before: it was not there at the poll before.
-        self._earliest_ns = 0
-        self._waited = True
+        self._nothing_ns = 0  # what is read in this turn was not there then
+        self._ready_ns = 0  # and has been since then, as far as the program can tell
         self._began_ns = self._cpu_ns = 0
 
     def start(self) -> None:
@@ -36,23 +38,19 @@ class Watch:
     def turn(self, asked_ns: int, returned_ns: int) -> None:
         """Note a poll for arrivals: when it was asked, when it returned."""
         self._longest_turn_ns = max(self._longest_turn_ns, asked_ns - self._polled_ns)
-        self._waited = returned_ns - asked_ns > _WAITED_NS
-        # A poll that waited was ended by the first arrival: nothing read now is older than the oldest stamp in it.
-        self._earliest_ns = returned_ns if self._waited else self._polled_ns
+        waited = returned_ns - asked_ns > _WAITED_NS
+        self._nothing_ns, self._ready_ns = (asked_ns, returned_ns) if waited else (self._polled_ns, self._polled_ns)
         self._polled_ns = returned_ns
 
-    def read(self, arrived_ns: int, read_ns: int, *, stamped: bool, chunks: int, has_first: bool) -> None:
-        """Note a read that brought chunks with tokens."""
-        if self._waited and arrived_ns < self._earliest_ns:
-            self._earliest_ns = arrived_ns
-        if stamped:
-            self._lags.append(read_ns - arrived_ns)
-        else:
-            self._unstamped += 1
-            self._lags.append(read_ns - self._earliest_ns)
-        if chunks > 1:
-            span_ns = max(0, arrived_ns - self._earliest_ns)
-            self._bundles.append(Bundle(chunks=chunks, span_ns=span_ns, has_first=has_first))
+    def read(self, arrived_ns: int, read_ns: int, *, stamped: bool, chunks: int) -> int:
+        """Note a read that brought chunks; return how long before the last of them the first may have come."""
+        late_ns = read_ns - (arrived_ns if stamped else self._ready_ns)
+        self._lags.append(late_ns)
+        self._unstamped += not stamped
+        if chunks == 1:
+            return 0
+        self._bundled += 1
+        return max(0, arrived_ns - self._nothing_ns) if late_ns > _ON_TIME_NS else 0
 
     def client(self) -> Client:
         """Return the notes."""
@@ -62,7 +60,7 @@ class Watch:
             reads=len(self._lags),
             unstamped=self._unstamped,
             lags_ns=self._lags,
-            bundles=tuple(self._bundles),
+            bundled=self._bundled,
             longest_turn_ns=self._longest_turn_ns,
             sends_ns=self.sends_ns,
             idle_ns=self.idle_ns,

@@ -85,11 +85,16 @@ def _table(rungs: tuple[Rung, ...], signs: _Signs) -> Table:
             _number(rung.output_tokens_per_s, signs),
             _number(rung.requests_per_s, signs),
             signs.missing if rung.kv_cache_share is None else f"{rung.kv_cache_share:.0%}",
-            (signs.missing if client is None else f"{signs.within}{client:.1%}")
-            + ("" if rung.valid else f" {signs.wrong}"),
+            _share(client, signs) + ("" if rung.valid else f" {signs.wrong}"),
             style="" if rung.valid else "yellow",
         )
     return table
+
+
+def _share(bound: float | None, signs: _Signs) -> str:
+    if bound is None:
+        return signs.missing
+    return f"{signs.within}{bound:.1%}" if bound < 1 else ">100%"
 
 
 def _ms(metric: Distribution, name: str, signs: _Signs) -> str:

@@ -203,9 +203,10 @@ def test_the_client_knows_that_it_was_late(peer_apart: str, monkeypatch: pytest.
     client = recording.client
     assert ticks[0] > 2
     assert client.longest_turn_ns >= 50e6
-    late = [bundle for bundle in client.bundles if bundle.chunks > 2]
+    late = [bundle for sample in recording.samples for bundle in sample.bundles if bundle.chunks > 2]
     assert late
     assert max(bundle.span_ns for bundle in late) > 20e6
+    assert client.bundled >= len(late)
 
 
 @pytest.fixture

@@ -1,17 +1,15 @@
-"""The arithmetic of a baseline: percentiles, intervals, definitions of TTFT, ITL and TPOT, window, client bound."""
+"""The arithmetic of a baseline: percentiles, intervals, definitions of TTFT, ITL and TPOT, window."""
 
 import random
 import statistics
-from array import array
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lpxdoctor.decode.samples import Bundle, Role
+from lpxdoctor.decode.samples import Role
 from lpxdoctor.decode.stats import distribution, interval, measured, percentile, steady_window, tokens_in, tpot_of
-from tests.decode.recordings import MS, ON_TIME, recording, sample, steady
+from tests.decode.recordings import MS, recording, sample, steady
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=200))
@@ -104,43 +102,3 @@ def test_tokens_of_windows_that_touch_add_up(times: list[float], first: int, eac
     middle = round(cut * MS)
     parts = tokens_in(one, -1, middle) + tokens_in(one, middle, 101 * MS)
     assert parts == pytest.approx(tokens_in(one, -1, 101 * MS)) == pytest.approx(tokens)
-
-
-def test_a_client_on_time_bounds_ttft_by_its_sends() -> None:
-    client = measured(recording(steady(20))).client
-    assert client.clock == "kernel"
-    assert client.error_ms["ttft"] == pytest.approx(0.02)
-    assert client.error_ms["itl"] == 0
-    assert client.worst_share == pytest.approx(0.02 / 50)
-
-
-def test_without_kernel_times_every_arrival_is_as_uncertain_as_it_is_late() -> None:
-    late = replace(ON_TIME, kernel_clock=False, lags_ns=array("q", [2 * MS] * 100))
-    client = measured(recording(steady(20), client=late)).client
-    assert client.clock == "program"
-    assert client.error_ms["itl"] == pytest.approx(2)
-    assert client.error_ms["ttft"] == pytest.approx(2.02)
-    assert client.worst_share == pytest.approx(0.2)
-
-
-def test_chunks_that_the_client_read_together_widen_the_bound() -> None:
-    samples = [sample(n * 1000, [n * 1000 + 50 + (5 + n) * k for k in range(10)]) for n in range(20)]
-    bundles = tuple(Bundle(chunks=3, span_ns=20 * MS, has_first=False) for _ in range(10))
-    client = measured(recording(samples, client=replace(ON_TIME, bundles=bundles))).client
-    error = client.error_ms["itl"]
-    assert error == pytest.approx(3, abs=0.5)  # 30 of 180 gaps, which lie 1 ms apart per 9
-    assert client.bundled_share == pytest.approx(0.1)
-    assert client.error_ms["tpot"] == pytest.approx(20 / 9)
-
-
-def test_chunks_that_the_server_sent_together_do_not() -> None:
-    bundles = tuple(Bundle(chunks=3, span_ns=5_000, has_first=False) for _ in range(10))
-    client = measured(recording(steady(20), client=replace(ON_TIME, bundles=bundles))).client
-    assert client.error_ms["itl"] == 0
-
-
-def test_an_idle_client_is_the_worst_share() -> None:
-    idle = replace(ON_TIME, idle_ns=200 * MS)
-    client = measured(recording(steady(20), client=idle)).client
-    assert client.idle_share == pytest.approx(0.2)
-    assert client.worst_share == pytest.approx(0.2)

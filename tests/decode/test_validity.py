@@ -115,7 +115,7 @@ def test_oddities_are_noted_and_the_rung_stays_valid() -> None:
     seen = judged(recording(odd), msgspec.structs.replace(QUIET, preemptions=4.0), shared)
     assert seen.valid
     said = "\n".join(seen.notes)
-    assert "20 of 20 answers have fewer than 10 tokens" in said
+    assert "20 of 20 answers have fewer than 10 tokens: the server ended them" in said
     assert "the server counted 9.0 tokens in prompts of 8 token ids" in said
     assert "preempted 4 requests" in said
     assert "1 requests that do not count failed too (connect: refused)" in said
