@@ -66,7 +66,8 @@ def main() -> int:
 def one(url: str, concurrency: int, requests: int) -> dict[str, Any]:
     """Run the client's loop in this process and summarise all of its requests, as the truth server does."""
     from lpxdoctor.decode.endpoint import endpoint  # noqa: PLC0415 - the parent process needs none of it
-    from lpxdoctor.decode.load import Hooks, Loop  # noqa: PLC0415
+    from lpxdoctor.decode.hooks import Hooks  # noqa: PLC0415
+    from lpxdoctor.decode.load import Loop  # noqa: PLC0415
     from lpxdoctor.decode.stats import gaps_ms, percentile, steady_window, tokens_in  # noqa: PLC0415
     from lpxdoctor.decode.validity import judge  # noqa: PLC0415
     from lpxdoctor.decode.workload import Workload  # noqa: PLC0415

@@ -11,7 +11,7 @@ import click
 
 from lpxdoctor.decode import store
 from lpxdoctor.decode.gpu import sampled
-from lpxdoctor.decode.load import Hooks, Progress
+from lpxdoctor.decode.hooks import Hooks, Progress
 from lpxdoctor.decode.measure import Plan, measure
 from lpxdoctor.decode.profile import Profile, Rung, encode
 from lpxdoctor.decode.target import KEY_VARIABLE, reached

@@ -114,9 +114,10 @@ def sampled(*, local: bool) -> Generator[Sampler]:
 
 
 def summary(index: int, name: str, readings: Sequence[Reading]) -> GpuUse | None:
-    """Summarise one GPU's readings over a rung; None when it was idle or told too little."""
+    """Summarise one GPU's readings over a rung; None when it was idle. One that does not tell is not idle."""
     utilization = _known([reading.utilization for reading in readings])
-    if not utilization or sum(utilization) / len(utilization) < _BUSY_PERCENT:
+    busy = sum(utilization) / len(utilization) if utilization else None
+    if not readings or (busy is not None and busy < _BUSY_PERCENT):
         return None
     sm, memory = _known([r.sm_mhz for r in readings]), _known([r.memory_mhz for r in readings])
     used = _known([r.memory_mib for r in readings])
@@ -128,7 +129,7 @@ def summary(index: int, name: str, readings: Sequence[Reading]) -> GpuUse | None
         index=index,
         name=name,
         samples=len(readings),
-        utilization_mean=sum(utilization) / len(utilization),
+        utilization_mean=busy,
         sm_clock_mhz=(min(sm), max(sm)) if sm else None,
         memory_clock_mhz=(min(memory), max(memory)) if memory else None,
         temperature_max_c=max(temperature, default=None),

@@ -7,12 +7,12 @@ event loop does not tell, and it has no need of one.
 import gc
 import selectors
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from lpxdoctor.decode.clock import offset
 from lpxdoctor.decode.endpoint import Endpoint
 from lpxdoctor.decode.exchange import Exchange
+from lpxdoctor.decode.hooks import Hooks, Progress
 from lpxdoctor.decode.http import ProtocolError
 from lpxdoctor.decode.samples import Recording, Role, Sample
 from lpxdoctor.decode.schedule import Schedule
@@ -24,24 +24,6 @@ _PATH = "/v1/completions"
 _CONNECT_TIMEOUT_S = 10
 _TICK_S = 0.1
 _PAUSE_AFTER_FAILURE_S = 0.2  # a server that refuses is not hammered; no latency contains this
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far a rung has come."""
-
-    concurrency: int
-    answered: int
-    failed: int
-    asked: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hooks:
-    """What a run tells while it lasts, and asks: whether it is to end now."""
-
-    progress: Callable[[Progress], None] = lambda progress: None  # noqa: ARG005
-    is_stopped: Callable[[], bool] = lambda: False
 
 
 @dataclass

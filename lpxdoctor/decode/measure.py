@@ -10,7 +10,8 @@ from datetime import datetime, timezone
 
 from lpxdoctor.decode import engine, origin
 from lpxdoctor.decode.gpu import Sampler
-from lpxdoctor.decode.load import Hooks, Loop
+from lpxdoctor.decode.hooks import Hooks
+from lpxdoctor.decode.load import Loop
 from lpxdoctor.decode.profile import Profile, Rung
 from lpxdoctor.decode.samples import Recording, Sample
 from lpxdoctor.decode.target import Target

@@ -45,7 +45,7 @@ def profile(
         unknown["precision"] = why
     gpus = _gpus(rungs)
     if gpus is None:
-        unknown["gpu"] = sampler.failure or "no GPU was busy during the run"
+        unknown["gpu"] = sampler.failure or "no GPU was seen busy while anything was measured"
     if sampler.driver is None:
         unknown["driver"] = sampler.failure or "NVML does not tell it"
     return Profile(

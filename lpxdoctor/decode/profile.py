@@ -63,7 +63,7 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     name: str
     samples: int
-    utilization_mean: float  # percent
+    utilization_mean: float | None  # percent
     sm_clock_mhz: tuple[int, int] | None  # lowest, highest
     memory_clock_mhz: tuple[int, int] | None
     temperature_max_c: int | None

@@ -33,7 +33,14 @@ def test_an_idle_gpu_is_left_out() -> None:
 
 def test_what_a_gpu_does_not_tell_is_null() -> None:
     silent = reading(
-        sm_mhz=None, memory_mhz=None, temperature_c=None, power_w=None, memory_mib=None, reasons=None, groups=None
+        utilization=None,
+        sm_mhz=None,
+        memory_mhz=None,
+        temperature_c=None,
+        power_w=None,
+        memory_mib=None,
+        reasons=None,
+        groups=None,
     )
     use = summary(0, "GB10", [silent])
     assert use is not None

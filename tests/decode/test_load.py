@@ -12,7 +12,8 @@ from itertools import pairwise
 import pytest
 
 from lpxdoctor.decode.endpoint import endpoint
-from lpxdoctor.decode.load import Hooks, Loop, Progress
+from lpxdoctor.decode.hooks import Hooks, Progress
+from lpxdoctor.decode.load import Loop
 from lpxdoctor.decode.samples import Recording, Role, Sample
 from lpxdoctor.decode.workload import Dialect, Workload
 from tests.decode.peer import Script, serving, serving_apart

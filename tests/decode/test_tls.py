@@ -13,7 +13,8 @@ from cryptography.x509.oid import NameOID
 
 from lpxdoctor.decode import engine
 from lpxdoctor.decode.endpoint import endpoint
-from lpxdoctor.decode.load import Hooks, Loop
+from lpxdoctor.decode.hooks import Hooks
+from lpxdoctor.decode.load import Loop
 from lpxdoctor.decode.workload import Workload
 from lpxdoctor.errors import MeasureError
 from tests.decode.peer import Script, serving

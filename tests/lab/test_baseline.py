@@ -10,7 +10,8 @@ from lpxdoctor import deployments
 from lpxdoctor.cli import run
 from lpxdoctor.decode import engine
 from lpxdoctor.decode.endpoint import endpoint
-from lpxdoctor.decode.load import Hooks, Loop
+from lpxdoctor.decode.hooks import Hooks
+from lpxdoctor.decode.load import Loop
 from lpxdoctor.decode.workload import Workload
 from lpxdoctor.deployments import Deployment
 from tests.lab.hosts import Host
