@@ -33,6 +33,9 @@ _DO = {
 def _trials(container: Container) -> tuple[Trial, ...]:
     if container.untried:
         raise NotApplicable(container.untried)
+    skipped = [trial.skipped for trial in container.trials if trial.skipped]
+    if skipped and not container.proven:
+        raise NotApplicable(f"CUDA was not tried in a container: {skipped[0]}")
     return container.trials
 
 
@@ -52,7 +55,7 @@ def gpu_not_visible(container: Container) -> Iterator[Finding]:
     Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
     """
     trials = _trials(container)
-    if any(trial.works for trial in trials) or not trials or any(trial.skipped for trial in trials):
+    if any(trial.works for trial in trials) or not trials:
         return
     known = [trial.known for trial in trials if trial.known]
     # What is not set up at all explains less than what is set up and broken.

@@ -79,7 +79,7 @@ def prove() -> dict[str, Any]:
         answer["skipped"] = _nothing_to_try(address)
         if answer["skipped"]:
             return answer
-        _remove_leftovers(address)
+        remove_leftovers(address)
         # build.py lies beside this file wherever both were sent.
         ensure: Ensure = runpy.run_path(str(Path(__file__).with_name("build.py")))["ensure"]
         answer["image"], interpreter, answer["made"] = ensure(address)
@@ -215,7 +215,7 @@ def _remove(address: str, identity: str) -> None:
         return
 
 
-def _remove_leftovers(address: str) -> None:
+def remove_leftovers(address: str) -> None:
     """Remove what an earlier run that was killed had made and not started."""
     for each in _docker.get(address, "/containers/json?all=1"):
         if (
