@@ -1,6 +1,5 @@
 """Facts of the engines in containers in: whether they run, answer, and are set up to be relied on, out."""
 
-import re
 from collections.abc import Iterator
 
 from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
@@ -41,7 +40,7 @@ def killed_for_memory(engines: Engines, host: Host) -> Iterator[Finding]:
     for engine in _all(engines):
         if engine.up or not (engine.oom_killed or engine.killed):
             continue
-        lines = () if engine.oom_killed else log_matches(host.kernel_log, f"oom-kill:.*{re.escape(engine.id)}")
+        lines = () if engine.oom_killed else log_matches(host.kernel_log, f"oom-kill:.*{engine.id}")
         if engine.oom_killed or lines:
             seen = (
                 _inspect(engine, "state", f"exit code {engine.exit_code}, OOMKilled {str(engine.oom_killed).lower()}"),
