@@ -9,7 +9,7 @@ from lpxdoctor.policy import Policy
 _SHOWN = 3
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
 _OWN_GOVERNORS = ("intel_pstate", "amd-pstate", "amd-pstate-epp")  # their "powersave" follows the load
-_OOM = r"Out of memory: Killed process|Memory cgroup out of memory: Killed process|oom-kill:constraint"
+_OOM = r"[Oo]ut of memory: Killed process"
 _STALL = r"soft lockup|hard LOCKUP|rcu\S*: INFO: .*detected (?:expedited )?stalls|blocked for more than \d+ seconds"
 _WHERE = "dmesg"
 
@@ -53,7 +53,7 @@ def out_of_memory(host: Host) -> Iterator[Finding]:
     lines = log_matches(host.kernel_log, _OOM)
     if lines:
         yield Finding(
-            f"the kernel log holds {len(lines)} such lines since it begins",
+            f"seen {len(lines)} times in the kernel log, the last: {lines[-1].partition('] ')[2] or lines[-1]}",
             seen=tuple(Seen("kernel log", line, _WHERE) for line in lines[-_SHOWN:]),
         )
 
@@ -71,7 +71,7 @@ def kernel_stalls(host: Host) -> Iterator[Finding]:
     lines = log_matches(host.kernel_log, _STALL)
     if lines:
         yield Finding(
-            f"the kernel log holds {len(lines)} such lines since it begins",
+            f"seen {len(lines)} times in the kernel log, the last: {lines[-1].partition('] ')[2] or lines[-1]}",
             seen=tuple(Seen("kernel log", line, _WHERE) for line in lines[-_SHOWN:]),
         )
 

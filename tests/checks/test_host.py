@@ -40,8 +40,8 @@ CHANGED: dict[str, tuple[dict[str, Any], str]] = {
     "host.disk-read-only": ({"read_only": ("/var",)}, "/var is mounted read-only"),
     "host.disk-full": ({"disks": (Disk("/", 30_000_000, 900_000),)}, "878 MiB of 29296 MiB are free, 2048 MiB"),
     "host.reboot-pending": ({"reboot_required": True, "reboot_packages": ("linux-base", "dbus")}, "linux-base, dbus"),
-    "host.out-of-memory": ({"kernel_log": (OOM,)}, "1 such lines"),
-    "host.kernel-stalls": ({"kernel_log": (STALL, BLOCKED)}, "2 such lines"),
+    "host.out-of-memory": ({"kernel_log": (OOM,)}, "1 times in the kernel log, the last: Out of memory"),
+    "host.kernel-stalls": ({"kernel_log": (STALL, BLOCKED)}, "seen 2 times"),
     "host.cpu-clock-held-low": ({"governor": "powersave", "governor_driver": "acpi-cpufreq"}, "acpi-cpufreq"),
     "host.clocksource-slow": ({"clocksource": "hpet"}, "hpet"),
 }
