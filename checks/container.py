@@ -11,6 +11,8 @@ from lpxdoctor.facts.daemon import Daemon
 def _docker(container: Container) -> Daemon:
     if container.daemon is None:
         raise NotApplicable("no Docker answers on this host")
+    if container.daemon.podman:
+        raise NotApplicable("Podman answers in Docker's place")
     return container.daemon
 
 
@@ -113,10 +115,9 @@ def docker_is_podman(container: Container) -> Iterator[Finding]:
     Fix: nothing, where that is meant. Try: podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi -L
     Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
     """
-    if _docker(container).podman:
-        yield Finding(
-            "Podman answers in Docker's place", seen=(Seen("version", container.version, _docker(container).server),)
-        )
+    if container.daemon and container.daemon.podman:
+        seen = (Seen("version", container.version, container.daemon.server),)
+        yield Finding("Podman answers in Docker's place", seen=seen)
 
 
 # --- its settings -----------------------------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ _DO = {
 
 
 def _trials(container: Container) -> tuple[Trial, ...]:
+    if container.daemon is None:
+        raise NotApplicable("no Docker answers on this host")
     if container.untried:
         raise NotApplicable(container.untried)
     skipped = [trial.skipped for trial in container.trials if trial.skipped]

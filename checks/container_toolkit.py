@@ -15,6 +15,8 @@ from lpxdoctor.knowledge import container as releases
 def _docker(container: Container) -> Daemon:
     if container.daemon is None:
         raise NotApplicable("no Docker answers on this host")
+    if container.daemon.podman:
+        raise NotApplicable("Podman answers in Docker's place")
     return container.daemon
 
 

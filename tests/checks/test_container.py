@@ -10,7 +10,7 @@ from lpxdoctor.check import NotApplicable
 from lpxdoctor.evidence import Evidence, Unreadable
 from lpxdoctor.facts.cdi import Node as CdiNode
 from lpxdoctor.facts.cdi import Spec
-from lpxdoctor.facts.container import PASSTHROUGH, Container, Disk
+from lpxdoctor.facts.container import DOCKER, PASSTHROUGH, SPECS, Container, Disk
 from lpxdoctor.facts.cuda import CudaError
 from lpxdoctor.facts.daemon_json import settings
 from lpxdoctor.facts.daemon_json import unit as docker_unit
@@ -19,7 +19,7 @@ from lpxdoctor.facts.nodes import Node
 from lpxdoctor.facts.packages import Package
 from lpxdoctor.facts.toolkit import Config
 from tests.checks.judging import by_id, found
-from tests.facts.builders_container import OLDER, REFRESHING, asked, healthy, live, trial, tried
+from tests.facts.builders_container import OLDER, RECORDED, REFRESHING, asked, healthy, live, trial, tried
 from tests.facts.builders_cuda import tried as cuda_tried
 from tests.facts.builders_engine import engines, healthy_engine
 from tests.facts.builders_gpu import healthy_gpu, healthy_gpus, host_with
@@ -160,12 +160,29 @@ def test_a_host_whose_gpus_get_through_is_left_alone(id_: str, host: Container) 
 
 
 @pytest.mark.parametrize("id_", CHECKS)
-def test_a_gpu_host_without_docker_has_no_failure(id_: str) -> None:
-    without = healthy(
-        daemon=None, silent="/var/run/docker.sock: No such file", installed=(), disks=(), trials=(), untried="none"
-    )
+def test_a_gpu_host_without_docker_is_at_most_told_so(id_: str) -> None:
+    nobody = {
+        "server": "unix:/var/run/docker.sock",
+        "failure": "absent",
+        "reason": "/var/run/docker.sock: No such file",
+    }
+    proof = {**RECORDED["passthrough"]["works"], "failure": "No such file or directory", "paths": []}
+    without = Container.parse(asked({DOCKER: nobody, PASSTHROUGH: proof, SPECS[0]: {}}))
     with contextlib.suppress(NotApplicable):
         assert judged(id_, without) == [] or id_ == "container.docker-not-installed"
+
+
+@pytest.mark.parametrize("id_", CHECKS)
+def test_a_host_with_podman_is_at_most_told_so(id_: str) -> None:
+    podman = healthy(
+        daemon=live(podman=True, cdi_dirs=(), cdi_devices=None),
+        programs=HOOK,
+        specs=(SPEC,),
+        trials=(),
+        untried="Podman answers at Docker's socket",
+    )
+    with contextlib.suppress(NotApplicable):
+        assert judged(id_, podman) == [] or id_ == "container.docker-is-podman"
 
 
 def test_every_check_has_a_firing_test() -> None:
