@@ -1,5 +1,6 @@
 """lpxdoctor baseline: measure a running engine, show the numbers and keep them."""
 
+import math
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from lpxdoctor.decode.target import KEY_VARIABLE, reached
 FORMATS = ("text", "json")
 _INTERRUPTED = 130
 _MOST_AT_ONCE = 4096
+_MOST = 1_000_000
 
 
 def _concurrencies(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
@@ -26,6 +28,12 @@ def _concurrencies(_ctx: click.Context, _param: click.Parameter, value: str) -> 
     if not all(part.isascii() and part.isdigit() and 0 < int(part) <= _MOST_AT_ONCE for part in parts):
         raise click.BadParameter(f"{value!r} is not a list of numbers from 1 to {_MOST_AT_ONCE}, like 1,8,32.")
     return tuple(int(part) for part in parts)
+
+
+def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
+    if math.isnan(value):  # which no range excludes
+        raise click.BadParameter("nan is no time.")
+    return value
 
 
 @click.command("baseline")
@@ -41,11 +49,15 @@ def _concurrencies(_ctx: click.Context, _param: click.Parameter, value: str) -> 
 )
 @click.option(
     "--requests",
-    type=click.IntRange(1),
+    type=click.IntRange(1, _MOST),
     help="Per concurrency, one per slot at least.  [default: 4 per slot, 16 at least]",
 )
-@click.option("--input-len", type=click.IntRange(1), default=128, show_default=True, help="Tokens of each prompt.")
-@click.option("--output-len", type=click.IntRange(2), default=128, show_default=True, help="Tokens of each answer.")
+@click.option(
+    "--input-len", type=click.IntRange(1, _MOST), default=128, show_default=True, help="Tokens of each prompt."
+)
+@click.option(
+    "--output-len", type=click.IntRange(2, _MOST), default=128, show_default=True, help="Tokens of each answer."
+)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to keep the profile.")
 @click.option(
@@ -55,7 +67,12 @@ def _concurrencies(_ctx: click.Context, _param: click.Parameter, value: str) -> 
     help=f"The server's API key; or set {KEY_VARIABLE}.  [default: the deployment's own]",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0.1), default=120.0, show_default=True, help="Longest silence, in seconds."
+    "--timeout",
+    type=click.FloatRange(0.1, 86400),
+    callback=_timeout,
+    default=120.0,
+    show_default=True,
+    help="Longest silence, in seconds.",
 )
 def command(
     target: str,

@@ -160,7 +160,8 @@ class Loop:
         failure = exchange.failure()
         slot.exchange = None
         self._schedule.ended(slot.index, failed=bool(failure))
-        if not exchange.response.keeps_alive:
+        half_sent = slot.transport is not None and slot.transport.wants_to_write  # refused before it was read
+        if half_sent or not exchange.response.keeps_alive:
             self._disconnect(slot)
         if failure:
             self._pause(slot)

@@ -143,6 +143,8 @@ def test_a_server_that_ends_early_is_asked_for_a_least_length(capsys: pytest.Cap
         (Script(), ("--concurrency", "0"), 64, "--concurrency"),
         (Script(), ("--concurrency", "1,,2"), 64, "--concurrency"),
         (Script(), ("--output-len", "1"), 64, "--output-len"),
+        (Script(), ("--timeout", "nan"), 64, "--timeout"),
+        (Script(), ("--timeout", "inf"), 64, "--timeout"),
         (Script(), ("-o", "/no/such/directory/p.json"), 64, "cannot be written"),
         (Script(), ("--api-key-file", "/no/such/key"), 64, "cannot be read"),
     ],

@@ -3,9 +3,11 @@
 import json
 import socket
 import statistics
+import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 
@@ -187,6 +189,33 @@ def test_large_prompts_are_sent_in_full() -> None:
     with serving(Script()) as peer:
         recording = load(peer.url, requests=3, work=replace(WORK, input_len=400_000))
     assert {sample.prompt_tokens for sample in recording.samples} == {400_000}
+
+
+def test_a_request_refused_before_it_was_sent_spoils_none_after_it() -> None:
+    beginnings: list[bytes] = []
+    done = threading.Event()
+
+    def refuse(server: socket.socket) -> None:
+        with ExitStack() as stack:
+            for _ in range(2):  # and read no more of it: its rest must not come before the next request
+                connection = stack.enter_context(server.accept()[0])
+                beginnings.append(connection.recv(64))
+                connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+            done.wait(10)
+
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that not all of it fits into the kernel
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        server.settimeout(10)
+        thread = threading.Thread(target=refuse, args=(server,))
+        thread.start()
+        work = replace(WORK, input_len=2_000_000)
+        recording = load(f"http://127.0.0.1:{server.getsockname()[1]}", concurrency=1, requests=1, work=work)
+        done.set()
+        thread.join()
+    assert kinds(recording.samples) == {"http-413": 2}
+    assert [piece[:5] for piece in beginnings] == [b"POST ", b"POST "]
 
 
 def test_the_client_knows_that_it_was_late(peer_apart: str, monkeypatch: pytest.MonkeyPatch) -> None:
