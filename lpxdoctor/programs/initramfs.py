@@ -35,6 +35,8 @@ _PLACES = (
     "boot/*/{0}/initrd*",  # kernel-install
     "boot/efi/*/{0}/initrd*",
     "efi/*/{0}/initrd*",
+    "boot/efi/EFI/Linux/*{0}*.efi",  # unified kernel images
+    "efi/EFI/Linux/*{0}*.efi",
 )
 _SETTING = re.compile(r"(?:etc|run|(?:usr/)?(?:local/)?lib)/(?:modprobe|cmdline)\.d/[^/]+\.conf")
 _GPU_MODULE = re.compile(r"(?:^|/)(?:nvidia[\w-]*|nouveau|nova[_-]core)\.ko(?:\.\w+)?$")
@@ -128,6 +130,8 @@ def _decompressed(file: Any, magic: bytes) -> Generator[Any, None, None]:
             with opened(file) as stream:
                 yield io.BufferedReader(stream, _CHUNK)
             return
+    if magic.startswith(b"MZ"):
+        raise Unknown("it is part of a unified kernel image, which is not looked into")
     command = _COMMANDS.get(magic[:4])
     if command is None:
         raise Unknown(f"it is compressed in an unknown way (it begins with {magic[:4].hex()})")

@@ -57,7 +57,11 @@ def answer() -> dict[str, object]:
     searched = os.environ.get("LD_LIBRARY_PATH", "")
     cached, reason = cache()
     places = {str(Path(path).parent) for paths in (cached or {}).values() for path in paths}
-    directories = [*sorted(places), *(place for place in searched.split(":") if place.startswith("/")), *_USUAL]
+    directories = [
+        *sorted(places),
+        *(place for place in searched.split(":") if place.startswith("/") and place.strip("/")),
+        *_USUAL,
+    ]
     return {
         "ld_library_path": searched,
         "cache": cached,

@@ -153,6 +153,18 @@ def test_every_check_of_the_boot_chain_is_tested() -> None:
     assert {check_id for check_id in by_id() if check_id.startswith("boot.")} == set(CHANGED)
 
 
+def test_a_blacklist_of_nvidia_is_one_finding_loaded_or_not() -> None:
+    left = {"settings": (BLACKLIST, NVIDIA_OFF), "effective": None}
+    assert judged("boot.nvidia-blacklisted", healthy_driver(), **left) == []
+    assert judged("boot.nvidia-blacklist-left", UNLOADED, **left) == []
+    assert len(judged("boot.nvidia-blacklist-left", healthy_driver(), **left)) == 1
+
+
+def test_where_dkms_builds_no_nvidia_module_its_checks_have_no_meaning() -> None:
+    with pytest.raises(NotApplicable, match="DKMS does not build"):
+        judged("boot.dkms-not-built", UNLOADED, **{**WITHOUT, "dkms": ()})
+
+
 def test_a_kernel_without_nouveau_needs_no_blacklist() -> None:
     bare = kernel(modules=("updates/dkms/nvidia.ko",))
     with pytest.raises(NotApplicable, match="no installed kernel has the nouveau module"):
@@ -175,6 +187,21 @@ def test_rd_driver_blacklist_keeps_nouveau_out_of_the_initramfs() -> None:
 
 def test_nouveau_in_the_initramfs_is_harmless_where_the_blacklist_is_inside_too() -> None:
     assert judged("boot.initramfs-allows-nouveau", healthy_driver(), initramfs=(image(modules=(NOUVEAU_KO,)),)) == []
+
+
+def test_an_initramfs_is_called_older_only_where_it_is() -> None:
+    """The healthy host's blacklist was written before its initramfs."""
+    (message,) = judged("boot.initramfs-allows-nouveau", healthy_driver(), initramfs=(STALE,))
+    assert "no setting inside it blocks nouveau" in message
+    inside = image(modules=NVIDIA_INSIDE)
+    assert judged("boot.initramfs-older-than-settings", healthy_driver(), initramfs=(inside,)) == []
+
+
+def test_newer_settings_of_other_modules_do_not_make_the_initramfs_old() -> None:
+    other = Setting("options", "kvm", "nested=1", "/etc/modprobe.d/kvm.conf:1")
+    written = {"/etc/modprobe.d/kvm.conf": 3000, image().path: 2000}
+    changes: dict[str, Any] = {"settings": (BLACKLIST, other), "initramfs": (image(modules=NVIDIA_INSIDE),)}
+    assert judged("boot.initramfs-older-than-settings", healthy_driver(), **changes, written=written) == []
 
 
 def test_an_initramfs_without_nouveau_needs_no_blacklist() -> None:
@@ -203,6 +230,33 @@ def test_secure_boot_is_not_blamed_while_the_module_runs_or_is_trusted() -> None
     assert judged("boot.signature-refused", UNLOADED, enforcement=SECURE) == []
 
 
+def test_without_secure_boot_no_signature_is_needed() -> None:
+    unsigned = {NEWER: (module(NEWER, signer="", key=""),), RUNNING: (module(),)}
+    assert found("boot.next-module-refused", next_kernel(modules=unsigned), healthy_driver()) == []
+    assert judged("boot.signature-refused", UNLOADED, keys=NO_KEYS) == []
+
+
+@pytest.mark.parametrize("module_version", ["", None])
+def test_a_next_module_without_a_version_is_compared_with_nothing(module_version: str | None) -> None:
+    modules = {RUNNING: () if module_version is None else (module(version=module_version),)}
+    assert judged("boot.next-driver-differs", healthy_driver(), modules=modules) == []
+    assert judged("boot.next-driver-differs", healthy_driver(libraries=no_driver().libraries)) == []
+
+
+def test_a_parameter_that_this_boot_has_too_is_no_news() -> None:
+    line = "ro module_blacklist=nvidia"
+    changes: dict[str, Any] = {"command_line": CommandLine(line), "next": NextBoot(RUNNING, line, "GRUB")}
+    assert judged("boot.next-boot-blocks-nvidia", healthy_driver(), **changes) == []
+
+
+def test_why_the_next_kernels_module_was_not_built_is_shown() -> None:
+    log = (FAILED[0].replace(RUNNING, NEWER), *FAILED[1:])
+    boot = next_kernel(kernels=(without_nvidia(NEWER), kernel()), dkms=(dkms(RUNNING, log=log), dkms(RUNNING)))
+    (finding,) = found("boot.next-kernel-without-module", boot)
+    assert [seen.value for seen in finding.seen if seen.what == "build failed"] == [FAILED[-1]]
+    assert finding.do == (f"sudo dkms autoinstall -k {NEWER}",)
+
+
 def test_a_rejected_key_in_the_kernel_log_is_shown() -> None:
     host = healthy_host(kernel_log=(REJECTED,))
     (finding,) = found("boot.signature-refused", host, healthy_boot(enforcement=SECURE), UNLOADED)
@@ -212,9 +266,10 @@ def test_a_rejected_key_in_the_kernel_log_is_shown() -> None:
 def test_the_compilers_are_quoted_from_the_log() -> None:
     boot = healthy_boot(**{**WITHOUT, "dkms": (dkms(log=FAILED),)})
     (finding,) = found("boot.dkms-build-failed", boot, UNLOADED)
-    text = " ".join(seen.value for seen in finding.seen)
-    assert "gcc-13" in text
-    assert "-ftrivial-auto-var-init=zero" in text
+    assert [seen.value for seen in finding.seen] == [line.strip() for line in FAILED[2:]]
+    silent = (FAILED[0], "make[1]: Entering directory", "killed")
+    (finding,) = found("boot.dkms-build-failed", healthy_boot(**{**WITHOUT, "dkms": (dkms(log=silent),)}), UNLOADED)
+    assert [seen.value for seen in finding.seen] == list(silent)
 
 
 def test_a_build_that_failed_for_another_kernel_is_not_this_ones() -> None:

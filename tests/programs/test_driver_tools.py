@@ -18,11 +18,11 @@ def test_ld_library_path_is_searched_with_real_files(tmp_path: Path, monkeypatch
     (tmp_path / "libcuda.so.580.95.05").write_bytes(b"")
     (tmp_path / "libcuda.so.1").symlink_to("libcuda.so.580.95.05")
     (tmp_path / "libcudart.so.13").write_bytes(b"")
-    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}:relative:")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}:relative::/")
     found: dict[str, Any] = json.loads(
         subprocess.run([sys.executable, libraries.__file__], capture_output=True, text=True, check=True).stdout
     )
-    assert found["ld_library_path"] == f"{tmp_path}:relative:"
+    assert found["ld_library_path"] == f"{tmp_path}:relative::/"
     ours = {path: real for path, real in found["files"].items() if path.startswith(str(tmp_path))}
     assert ours == {
         f"{tmp_path}/libcuda.so.1": f"{tmp_path}/libcuda.so.580.95.05",

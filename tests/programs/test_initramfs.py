@@ -112,7 +112,8 @@ def test_the_version_of_a_compressed_module(tmp_path: Path, suffix: str) -> None
     [
         (cpio((BLACKLIST, FILE, b"x" * 100))[:150], "it is cut off"),
         (gzip.compress(MAIN)[:100], "end-of-stream marker"),
-        (b"MZ\x90\0" + bytes(600), "compressed in an unknown way (it begins with 4d5a9000)"),
+        (b"\x7fELF" + bytes(600), "compressed in an unknown way (it begins with 7f454c46)"),
+        (b"MZ\x90\0" + bytes(600), "part of a unified kernel image"),
     ],
 )
 def test_an_image_that_cannot_be_read_says_why(tmp_path: Path, data: bytes, reason: str) -> None:
