@@ -19,6 +19,8 @@ from typing import Any
 
 _GPU_MODULE = re.compile(r"(?:^|/)(?:nvidia[\w-]*|nouveau|nova[_-]core)\.ko(?:\.\w+)?$")
 _MAIN_MODULE = re.compile(r"(?:^|/)nvidia(?:-current|-tesla|-legacy)?(?:-open|-\d\w*)*\.ko(?:\.\w+)?$")
+# Ubuntu's server branch is nvidia-srv; nvidia-fs and the like are other modules with versions of their own.
+_DKMS = re.compile(r"nvidia(?:-(?:srv|open|current|tesla|legacy)[\w.-]*)?")
 _MODINFO = re.compile(r"(?:filename|version|license|vermagic|signer|sig_key|sig_hashalgo|sig_id):")
 _SETTING = re.compile(r"(?:blacklist|install|remove|options|softdep) ")
 _INDEXES = "# End of configuration files."
@@ -89,7 +91,8 @@ def _run(*argv: str) -> subprocess.CompletedProcess[str]:
 
 def dkms(tree: Path) -> list[dict[str, Any]]:
     """Return what DKMS keeps of NVIDIA's module: for which kernels each version is built, and a failed build's log."""
-    versions = [path for path in tree.glob("nvidia*/*") if path.is_dir() and (path / "source").exists()]
+    sources = (path for path in tree.glob("nvidia*/*") if _DKMS.fullmatch(path.parent.name))
+    versions = [path for path in sources if path.is_dir() and (path / "source").exists()]
     return [
         {
             "name": path.parent.name,

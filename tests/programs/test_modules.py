@@ -76,8 +76,8 @@ def test_the_main_module_under_all_its_names(
     assert bool(Kernel(NEW, headers=True, modules=(name,)).nvidia) == main
 
 
-def dkms_tree(root: Path, version: str, *built: str, log: str = "") -> None:
-    tree = root / "var/lib/dkms/nvidia" / version
+def dkms_tree(root: Path, version: str, *built: str, log: str = "", name: str = "nvidia") -> None:
+    tree = root / "var/lib/dkms" / name / version
     (tree / "source").mkdir(parents=True)
     for release in built:
         (tree / release / "x86_64" / "module").mkdir(parents=True)
@@ -89,6 +89,8 @@ def dkms_tree(root: Path, version: str, *built: str, log: str = "") -> None:
 def test_dkms_says_what_it_built_and_why_it_did_not(root: Path) -> None:
     dkms_tree(root, "580.95.05", NEW, OLD)
     dkms_tree(root, "580.105.08", log="\n".join(["DKMS make.log for nvidia-580.105.08", *map(str, range(500))]))
+    dkms_tree(root, "2.26.6", name="nvidia-fs")
+    (root / "var/lib/dkms/nvidia/kernel-6.8.0-87-generic-x86_64").symlink_to(f"580.95.05/{NEW}/x86_64")
     found = modules.dkms(root / "var/lib/dkms")
     assert [(one["version"], one["built"]) for one in found] == [("580.105.08", []), ("580.95.05", [NEW, OLD])]
     log = found[0]["log"]
