@@ -19,7 +19,9 @@ GIB = 1 << 30
 _DRIVER_BYTES, _DRIVER_SHARE = 0.40 * GIB, 0.0017
 _ECC_SHARE = 15 / 16  # GDDR has no memory of its own for ECC and gives up a sixteenth
 _SHARED_MEMORY = ("soc", "jetson")
+_SHOWN_SHARE = 0.02
 _NEAR = 5
+_ADVICE = 'Plan for a GPU by its name: --gpu "NVIDIA L4"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,26 +123,40 @@ def of_host(gpus: Gpus, count: int) -> Card:
     Raises:
         SetupError: where the host has no such GPUs, or NVML cannot say.
     """
-    advice = 'Plan for a GPU by its name: --gpu "NVIDIA L4"'
     try:
         working = gpus.working
-        names = {gpu.index: gpu.name for gpu in working}
-        free = {gpu.index: gpu.memory_free_mib for gpu in working if not _shares_memory(gpu)}
+        free = {gpu.index: _free_mib(gpu) for gpu in working}
+        kinds = {gpu.index: gpu.name for gpu in working}
     except Unreadable as reason:
-        raise SetupError(f"the GPUs of this host cannot be read: {reason}. {advice}") from None
+        raise SetupError(f"the GPUs of this host cannot be read: {reason}. {_ADVICE}") from None
     if not working:
-        raise SetupError(f"no GPU of this host answers. {advice}")
-    divided = [gpu.subject for gpu in working if _divided(gpu)]
+        raise SetupError(f"no GPU of this host answers. {_ADVICE}")
     whole = [gpu for gpu in working if not _divided(gpu)]
     if not whole:
-        raise SetupError(f"{', '.join(divided)}: divided by MIG, and a slice is not planned for. {advice}")
-    groups = [[gpu for gpu in whole if names[gpu.index] == name] for name in dict.fromkeys(names.values())]
-    enough = [sorted(group, key=lambda gpu: -free.get(gpu.index, 0)) for group in groups if len(group) >= count]
+        names = ", ".join(gpu.subject for gpu in working)
+        raise SetupError(f"{names}: divided by MIG, and a slice is not planned for. {_ADVICE}")
+    groups = [[gpu for gpu in whole if kinds[gpu.index] == kind] for kind in dict.fromkeys(kinds.values())]
+    enough = [sorted(group, key=lambda gpu: -free[gpu.index]) for group in groups if len(group) >= count]
     if not enough:
-        most = max(len(group) for group in groups)
-        raise SetupError(f"the model is to be shared by {count} GPUs of one kind, and this host has {most}. {advice}")
-    best = max(enough, key=lambda group: free.get(group[count - 1].index, 0))
+        most = max(map(len, groups))
+        raise SetupError(f"the model is to be shared by {count} GPUs of one kind, and this host has {most}. {_ADVICE}")
+    best = max(enough, key=lambda group: free[group[count - 1].index])
     return _seen(best[count - 1], alike=len(best))
+
+
+def _free_mib(gpu: SeenGpu) -> int:
+    """Return what is free of a GPU's memory; 0 where its memory is the CPU's, of which NVML tells nothing useful."""
+    if _shared_memory(gpu.name):
+        return 0
+    free: int | None = gpu.memory_free_mib
+    if free is None:
+        raise Unreadable(f"NVML does not tell the memory of {gpu.subject}")
+    return free
+
+
+def _shared_memory(name: str) -> bool:
+    row = knowledge.load().gpu_by_name(name)
+    return row is not None and row.kind in _SHARED_MEMORY
 
 
 def _divided(gpu: SeenGpu) -> bool:
@@ -150,27 +166,19 @@ def _divided(gpu: SeenGpu) -> bool:
         return False
 
 
-def _shares_memory(gpu: SeenGpu) -> bool:
-    """Whether its memory is the CPU's, of which NVML tells nothing useful."""
-    row = knowledge.load().gpu_by_name(gpu.name)
-    return row is not None and row.kind in _SHARED_MEMORY
-
-
 def _seen(gpu: SeenGpu, *, alike: int) -> Card:
     row = knowledge.load().gpu_by_name(gpu.name)
     if row is not None and row.kind in _SHARED_MEMORY:
         return _of_row(row)
     try:
         capability, total, free = gpu.compute_capability, gpu.memory_total_mib * MIB, gpu.memory_free_mib * MIB
-        held = [process.memory_mib for process in gpu.others]
-        holders = tuple(map(str, gpu.others))
-    except (Unreadable, TypeError) as reason:  # None, which NVML gives where it has no such reading
-        raise SetupError(f"the memory of {gpu.subject} cannot be read: {reason}") from None
-    known = [size for size in held if size is not None]
-    if len(known) == len(held):
-        cuda, memory_from = free + sum(known) * MIB, "free now, and what its processes hold"
-    else:
-        cuda, memory_from = _cuda_total(total), "NVML's total, less what the driver keeps"
+        others = gpu.others
+    except Unreadable as reason:
+        raise SetupError(f"the memory of {gpu.subject} cannot be read: {reason}. {_ADVICE}") from None
+    cuda, memory_from = _cuda_total(total), "NVML's total, less what the driver keeps"
+    shown = free + sum(process.memory_mib or 0 for process in others) * MIB
+    if abs(shown - cuda) < _SHOWN_SHARE * total:  # else a process holds memory that this container does not see
+        cuda, memory_from = shown, "free now, and what its processes hold"
     bytes_per_s, bandwidth_from = _bandwidth(gpu, row)
     return Card(
         name=gpu.name,
@@ -178,7 +186,7 @@ def _seen(gpu: SeenGpu, *, alike: int) -> Card:
         native=_native(capability),
         total_bytes=max(cuda, free),
         free_bytes=free,
-        holders=holders,
+        holders=tuple(map(str, others)),
         bytes_per_s=bytes_per_s,
         bandwidth_from=bandwidth_from,
         memory_from=memory_from,

@@ -65,7 +65,7 @@ def plan(model: Model, card: Card, wanted: Wish) -> Plan:
         kv_tokens=() if refused else _kv_tokens(model, card, wanted, chosen),
         refusal=refused,
         ways_out=ways_out(model, card, choices, chosen) if refused else (),
-        notes=(*model.notes, *_notes(card, chosen)),
+        notes=(*model.notes, *_notes(card, wanted, choices[0], chosen)),
     )
 
 
@@ -99,8 +99,13 @@ def _kv_tokens(model: Model, card: Card, wanted: Wish, chosen: Option) -> tuple[
     return tuple(found)
 
 
-def _notes(card: Card, chosen: Option) -> tuple[str, ...]:
+def _notes(card: Card, wanted: Wish, first: Option, chosen: Option) -> tuple[str, ...]:
     notes: list[str] = []
+    if chosen is not first and not wanted.precision:
+        name = chosen.precision.name
+        notes.append(
+            f"{first.precision.name} does not hold what is wanted, {name} does: compare its answers with 16 bit"
+        )
     scheme = chosen.precision.native
     if chosen.stored and scheme not in ("", "bf16", "fp16", *card.native) and card.native:
         notes.append(

@@ -1,7 +1,8 @@
 """A safetensors file in; its tensors, by its header alone, out. Nothing of the weights is read."""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, BinaryIO
 from lpxdoctor.errors import UsageError
 
 INDEX = "model.safetensors.index.json"
+_NUMBERED = re.compile(r"-\d{1,9}-of-(\d{1,9})\.safetensors$")
 _LENGTH_BYTES = 8
 _HEADER_MOST = 100_000_000  # the format's own limit
 _INDEX_MOST = 200_000_000
@@ -55,7 +57,18 @@ def of_directory(directory: Path) -> tuple[Tensor, ...]:
     else:
         files = sorted(directory.glob("*.safetensors"))
         files = [file for file in files if not file.name.startswith("consolidated")] or files
+        _complete(files)
     return tuple(tensor for file in files for tensor in of_file(file))
+
+
+def _complete(files: Sequence[Path]) -> None:
+    """Raise where the names of the files tell that some of them are missing: model-00001-of-00004.safetensors."""
+    counts = [int(match[1]) for file in files if (match := _NUMBERED.search(file.name))]
+    if counts and len(counts) < max(counts):
+        raise UsageError(
+            f"{files[0].parent} holds {len(counts)} of the {max(counts)} files that their names tell of: "
+            "the download is not complete. Download the model again"
+        )
 
 
 def _indexed(index: Path) -> set[str]:
