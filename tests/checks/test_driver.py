@@ -16,10 +16,12 @@ from lpxdoctor.facts.environment import Variable
 from lpxdoctor.facts.gpu import Gpus
 from lpxdoctor.facts.host import Host
 from lpxdoctor.facts.libraries import Libraries
+from lpxdoctor.facts.modprobe import CommandLine
+from lpxdoctor.facts.modules import Initramfs
 from lpxdoctor.facts.nvml import NvmlError
 from lpxdoctor.facts.packages import Automatic, Change, Package
 from tests.checks.judging import bundled_policy, by_id, found
-from tests.facts.builders_boot import RUNNING, healthy_boot, image, kernel, module, without_nvidia
+from tests.facts.builders_boot import NOUVEAU_KO, RUNNING, healthy_boot, image, kernel, module, without_nvidia
 from tests.facts.builders_driver import LIB, NODES, PACKAGES, healthy_driver, libraries, library, no_driver, node
 from tests.facts.builders_gpu import healthy_gpus, pci_gpu
 from tests.facts.builders_host import healthy_host, two_gpus
@@ -206,6 +208,11 @@ def test_half_a_driver_is_not_no_driver(something: dict[str, Any]) -> None:
     assert judged("driver.not-installed", no_driver(**something), healthy_boot(kernels=(without_nvidia(),))) == []
 
 
+def test_a_cuda_toolkit_is_no_driver() -> None:
+    toolkit = Libraries((), ((STUB.path, STUB.real), (COMPAT.path, COMPAT.real)))
+    assert judged("driver.not-installed", no_driver(libraries=toolkit), healthy_boot(kernels=(without_nvidia(),))) != []
+
+
 def test_a_module_on_disk_is_not_no_driver() -> None:
     assert judged("driver.not-installed", no_driver(), healthy_boot(kernels=(kernel(),))) == []
 
@@ -220,6 +227,35 @@ def test_nouveaus_finding_shows_all_four_places() -> None:
         "kernel command line": "does not block it",
         "initramfs, next boot": f"not known: {image().path}: Permission denied",
     }
+
+
+@pytest.mark.parametrize(
+    ("initramfs", "words"),
+    [
+        (image(path=""), "none"),
+        (image(), f"{image().path} does not hold nouveau, blocked there by blacklist nouveau in etc/modprobe.d/"),
+        (image(modules=(NOUVEAU_KO,), settings=()), f"{image().path} holds nouveau, blocked there by nothing"),
+    ],
+)
+def test_nouveaus_finding_shows_what_the_initramfs_does(initramfs: Initramfs, words: str) -> None:
+    host = healthy_host(pci=(pci_gpu(driver="nouveau"),))
+    (finding,) = found("driver.nouveau-bound", host, healthy_boot(initramfs=(initramfs,)))
+    assert finding.seen[-1].value.startswith(words)
+
+
+def test_nouveaus_finding_tells_a_parameter_that_works_from_ones_that_do_not() -> None:
+    line = CommandLine("ro nouveau.modeset=0 rd.driver.blacklist=nouveau nouveau.blacklist=1")
+    host = healthy_host(pci=(pci_gpu(driver="nouveau"),))
+    (finding,) = found("driver.nouveau-bound", host, healthy_boot(command_line=line))
+    (shown,) = (seen.value for seen in finding.seen if seen.what == "kernel command line")
+    assert shown == (
+        "blocks it: nouveau.modeset=0; rd.driver.blacklist=nouveau holds only inside a dracut initramfs; "
+        "nouveau.blacklist=1 has no effect"
+    )
+
+
+def test_some_gpus_given_away_is_a_choice() -> None:
+    assert judged("driver.gpu-owned-by-another", healthy_host(pci=(pci_gpu(0), pci_gpu(1, driver="vfio-pci")))) == []
 
 
 def test_all_gpus_given_away_is_no_choice() -> None:
@@ -250,6 +286,11 @@ def test_the_kernels_own_word_on_the_flavour_counts_for_an_unknown_gpu() -> None
     host = healthy_host(pci=(pci_gpu(device=0xFFFF),))
     (message,) = judged("driver.wrong-module-flavour", driver, host, NO_DEVICES)
     assert "10de:ffff needs the open one" in message
+
+
+def test_a_gpu_that_failed_for_another_reason_has_the_right_flavour() -> None:
+    driver = healthy_driver(complaints=(Complaint("not initialised", "RmInitAdapter failed!", GPU),))
+    assert judged("driver.wrong-module-flavour", driver, NO_DEVICES) == []
 
 
 def test_a_gpu_that_nvml_opens_has_the_right_flavour() -> None:
@@ -337,6 +378,38 @@ def test_the_packages_to_hold_are_spelt_out() -> None:
     assert finding.do == ("sudo apt-mark hold libnvidia-compute-580-server:amd64 nvidia-dkms-580-server-open",)
 
 
+FAILING = Smi("/usr/bin/nvidia-smi", 9, "NVIDIA-SMI has failed", "", "")
+
+
+def test_where_no_node_is_missing_nvidia_smi_failed_for_another_reason() -> None:
+    assert judged("driver.device-nodes-missing", healthy_driver(smi=FAILING)) == []
+
+
+def test_a_container_need_not_have_every_node() -> None:
+    with pytest.raises(NotApplicable, match="those files that it may use"):
+        judged(
+            "driver.device-nodes-missing",
+            healthy_driver(nodes=(), smi=FAILING),
+            healthy_host(virtualization="container"),
+        )
+
+
+@pytest.mark.parametrize(
+    "check_id", ["driver.device-nodes-missing", "driver.device-node-stale", "driver.uvm-loads-late"]
+)
+def test_without_the_module_there_is_no_node_to_judge(check_id: str) -> None:
+    with pytest.raises(NotApplicable):
+        judged(check_id, no_driver(modprobe_helper=True))
+
+
+def test_uvm_is_one_finding_with_the_helper_or_without() -> None:
+    missing: dict[str, Any] = {"majors": {"nvidia": 195}, "nodes": NODES[:2]}
+    assert judged("driver.uvm-not-ready", healthy_driver(**missing)) == []
+    assert judged("driver.uvm-loads-late", healthy_driver(**missing, modprobe_helper=False)) == []
+    (message,) = judged("driver.uvm-loads-late", healthy_driver(nodes=(*NODES[:2], NODES[3])))
+    assert "its device file is missing" in message
+
+
 def test_nodes_that_nvidia_smi_just_opened_are_there() -> None:
     assert judged("driver.device-nodes-missing", healthy_driver(nodes=())) == []
 
@@ -370,3 +443,26 @@ def test_without_the_kernel_log_the_reason_is_missing_but_not_the_finding() -> N
     closed: Any = Unreadable("dmesg: Operation not permitted")
     (message,) = judged("driver.module-not-loaded", healthy_driver(loaded="", complaints=closed), NO_DEVICES)
     assert "the kernel log gives no reason" in message
+
+
+@pytest.mark.parametrize(
+    ("check_id", "facts", "reason"),
+    [
+        ("driver.nvidia-smi-fails", no_driver(), "nvidia-smi is not installed"),
+        ("driver.persistence-refused-by-unit", no_driver(), "no unit"),
+        ("driver.packages-not-held", healthy_driver(packages=()), "not installed by packages"),
+        ("driver.packages-not-held", healthy_driver(automatic=Automatic("")), "nothing upgrades"),
+        ("driver.libraries-missing", healthy_driver(loaded=""), "no module is loaded"),
+        ("driver.library-mismatch", healthy_driver(loaded=""), "no module is loaded"),
+        ("driver.module-waits-for-restart", healthy_boot(outside="a container"), "a container"),
+    ],
+)
+def test_a_check_without_a_meaning_says_why(check_id: str, facts: Any, reason: str) -> None:
+    with pytest.raises(NotApplicable, match=reason):
+        judged(check_id, facts)
+
+
+def test_in_a_container_the_module_is_the_hosts_to_put_right() -> None:
+    driver, outside = healthy_driver(libraries=NEW_LIBRARIES), healthy_boot(outside="this is a container")
+    (message,) = judged("driver.library-mismatch", driver, outside)
+    assert message.endswith("the module is the host's, so put it right there")
