@@ -254,9 +254,8 @@ def _advice(plan: Plan, signs: dict[str, str]) -> Iterator[str]:
     """Yield what to try next, and what was assumed."""
     others = [option for option in plan.options if option is not plan.chosen]
     for option in others:
-        if option.native and not option.precision.checkpoint and option.precision.bits:
-            gain = plan.chosen.steps[0].bytes / option.steps[0].bytes
-            name = option.precision.name
+        gain, name = plan.chosen.steps[0].bytes / option.steps[0].bytes, option.precision.name
+        if option.fits and option.native and not option.precision.checkpoint and gain > 1:
             yield f"Next: {name}, {gain:.1f}{signs['times']} the ceiling, with no other checkpoint: --precision {name}"
     needs = [f"{o.precision.name} {o.precision.checkpoint}" for o in others if o.precision.checkpoint]
     if needs:

@@ -24,6 +24,9 @@ def arguments(model: Model, card: Card, option: Option) -> tuple[Argument, ...]:
     found = [Argument("--max-model-len", str(option.wish.context), _context_reason(model, option))]
     if option.wish.concurrency or option.engine.sequences < defaults(card).sequences:
         found.append(Argument("--max-num-seqs", str(option.engine.sequences), _sequences_reason(option)))
+    if option.engine.batched_tokens != defaults(card).batched_tokens:
+        why = "the engine refuses fewer tokens a step than sequences"
+        found.append(Argument("--max-num-batched-tokens", str(option.engine.batched_tokens), why))
     if option.engine.utilization != UTILIZATION:
         found.append(Argument("--gpu-memory-utilization", f"{option.engine.utilization:.2f}", _share_reason(card)))
     if option.wish.tensor_parallel > 1:

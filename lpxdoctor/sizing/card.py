@@ -3,6 +3,7 @@
 import difflib
 import re
 from dataclasses import dataclass
+from typing import cast
 
 from lpxdoctor import knowledge
 from lpxdoctor.errors import SetupError, UsageError
@@ -148,8 +149,8 @@ def _free_mib(gpu: SeenGpu) -> int:
     """Return what is free of a GPU's memory; 0 where its memory is the CPU's, of which NVML tells nothing useful."""
     if _shared_memory(gpu.name):
         return 0
-    free: int | None = gpu.memory_free_mib
-    if free is None:
+    free = cast("int | None", gpu.memory_free_mib)
+    if free is None:  # NVML offers no such reading of it
         raise Unreadable(f"NVML does not tell the memory of {gpu.subject}")
     return free
 

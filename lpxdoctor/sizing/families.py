@@ -37,7 +37,7 @@ def shape(f: Fields) -> Shape | None:
 
 def assumed_layers(f: Fields) -> tuple[Layer, ...]:
     """Return what the layers of an unknown model_type keep, should its fields mean what they mean elsewhere."""
-    return within_reach(f, kept(f), layer_types(f, "all"))
+    return within_reach(f, kept(f), layer_types(f, "qwen" if "use_sliding_window" in f else "all"))
 
 
 def known() -> tuple[str, ...]:
@@ -161,11 +161,15 @@ _FAMILIES: dict[str, Callable[[Fields], Shape]] = {
     "phi3": _dense(_MISTRAL),
     "phimoe": _moe(_PHI_MOE, mixtures.mixtral),
     "qwen2": _dense(_QWEN_2),
+    "qwen2_5_vl": _dense(_QWEN_2),
+    "qwen2_5_vl_text": _dense(_QWEN_2),
     "qwen2_moe": _moe(_QWEN_2, mixtures.qwen),
     "qwen3": _dense(_QWEN_3),
     "qwen3_5_moe_text": _hybrid(hybrids.qwen3_5),
     "qwen3_5_text": _hybrid(hybrids.qwen3_5),
     "qwen3_moe": _moe(_QWEN_3, mixtures.qwen),
+    "qwen3_vl_moe_text": _moe(_QWEN_3, mixtures.qwen),
+    "qwen3_vl_text": _dense(_QWEN_3),
     "qwen3_next": _hybrid(hybrids.qwen3_next),
     "seed_oss": _dense(_SEED),
     "smollm3": _dense(_SMOL_3),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from lpxdoctor.errors import UsageError
 from lpxdoctor.sizing.budget import Budget, Engine, budget, defaults, fits_natively
+from lpxdoctor.sizing.cache import Attention
 from lpxdoctor.sizing.card import Card
 from lpxdoctor.sizing.ceiling import Step, step
 from lpxdoctor.sizing.model import Model
@@ -82,8 +83,10 @@ def wish(
     """
     if context and model.longest and context > model.longest:
         raise UsageError(f"{model.name} knows {model.longest} positions, and --context {context} is more")
-    if model.heads % tensor_parallel:
-        raise UsageError(f"{model.heads} attention heads cannot be shared by {tensor_parallel} GPUs in equal parts")
+    if not shareable(model, tensor_parallel):
+        raise UsageError(
+            f"{model.heads} heads and their KV heads cannot be shared in equal parts by {tensor_parallel} GPUs"
+        )
     scheme = model.weights.scheme
     if precision and scheme and precision != scheme:
         raise UsageError(
@@ -100,6 +103,13 @@ def wish(
     )
 
 
+def shareable(model: Model, tensor_parallel: int) -> bool:
+    """Whether so many GPUs can share a model: its heads in equal parts, its KV heads too or each by some GPUs."""
+    kv_heads = {layer.heads for layer in model.layers if isinstance(layer, Attention) and not layer.latent}
+    uneven = (heads for heads in kv_heads if heads % tensor_parallel and tensor_parallel % heads)
+    return model.heads % tensor_parallel == 0 and not any(uneven)
+
+
 def options(model: Model, card: Card, wanted: Wish) -> tuple[Option, ...]:
     """Return an option for each precision: the checkpoint's own first, then what the GPU computes besides."""
     found = _precisions(model, card, wanted.precision)
@@ -114,7 +124,8 @@ def _precisions(model: Model, card: Card, asked: str | None) -> Iterator[tuple[P
     scheme = model.weights.scheme
     if scheme:
         found = next((precision for precision in LOWER if precision.name == scheme), None)
-        yield found or Precision(name=scheme if scheme != "other" else "as stored", native="fp4"), True
+        other = Precision(name="as stored") if scheme == "other" else Precision(name=scheme, native="fp4")
+        yield found or other, True
         return
     own = named(asked if asked in [half.name for half in HALF] else model.half)
     other = next(half for half in HALF if half is not own)
@@ -128,6 +139,7 @@ def _option(model: Model, card: Card, wanted: Wish, precision: Precision, stored
     bits = None if stored else precision.bits
     parallel = wanted.tensor_parallel
     engine = defaults(card)
+    engine = replace(engine, batched_tokens=max(engine.batched_tokens, wanted.concurrency or 1))
     kv = pool(model.layers, wanted.kv_format, model.half_bytes, tensor_parallel=parallel, in_flight=engine.in_flight)
 
     def shared(sequences: int) -> Budget:
@@ -136,7 +148,7 @@ def _option(model: Model, card: Card, wanted: Wish, precision: Precision, stored
     def held(sequences: int) -> int:
         return kv.requests(shared(sequences).room, wanted.context)
 
-    most = _settled(held, engine.sequences)
+    most = _settled(held, max(engine.sequences, wanted.concurrency or 1))
     engine = replace(engine, sequences=wanted.concurrency or min(max(most, 1), engine.sequences))
     memory = shared(engine.sequences)
     steps = [(1, 0), (1, wanted.context), (max(most, 1), wanted.context)]

@@ -106,6 +106,10 @@ def _notes(card: Card, wanted: Wish, first: Option, chosen: Option) -> tuple[str
         notes.append(
             f"{first.precision.name} does not hold what is wanted, {name} does: compare its answers with 16 bit"
         )
+    if chosen.precision.checkpoint and not chosen.stored:
+        notes.append(
+            f"{chosen.precision.name} is not made on loading: serve a checkpoint in {chosen.precision.checkpoint}"
+        )
     scheme = chosen.precision.native
     if chosen.stored and scheme not in ("", "bf16", "fp16", *card.native) and card.native:
         notes.append(

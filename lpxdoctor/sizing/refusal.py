@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from lpxdoctor.sizing.card import GIB, Card
 from lpxdoctor.sizing.model import Model
-from lpxdoctor.sizing.options import Option, options
+from lpxdoctor.sizing.options import Option, options, shareable
 
 _LEAST_CAPABILITY = (7, 0)  # no release of vLLM has kernels for less
 _PARALLEL = (2, 4, 8)
@@ -53,7 +53,7 @@ def _ways_out(model: Model, card: Card, choices: tuple[Option, ...], option: Opt
             needs = f" (needs a checkpoint in {other.precision.checkpoint})" if other.precision.checkpoint else ""
             yield f"weights in {other.precision.name}: --precision {other.precision.name}{needs}"
     for count in _PARALLEL:
-        if count > wanted.tensor_parallel and model.heads % count == 0:
+        if count > wanted.tensor_parallel and shareable(model, count):
             shared = options(model, card, replace(wanted, tensor_parallel=count, precision=None))
             if any(same.fits and same.precision == option.precision for same in shared):
                 yield f"more GPUs: --tensor-parallel {count}" + ("" if card.alike >= count else f" ({count} such GPUs)")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_a_model_from_evidence_of_a_host(qwen: str, tmp_path: Path, capsys: pyte
         (["MODEL", "--gpu", "L4", "--concurrency", "-1"], 64, "--concurrency"),
         (["MODEL", "--gpu", "L4", "--precision", "fp2"], 64, "--precision"),
         (["MODEL", "--gpu", "A10", "--precision", "fp8"], 64, "weights in fp8 gain nothing there"),
-        (["MODEL", "--gpu", "L4", "--tensor-parallel", "3"], 64, "28 attention heads"),
+        (["MODEL", "--gpu", "L4", "--tensor-parallel", "3"], 64, "28 heads"),
         (["MODEL", "--gpu", "L4", "--kv-cache-dtype", "fp8_ds_mla"], 64, "fp8_ds_mla holds"),
     ],
 )
@@ -123,6 +124,12 @@ def test_the_text_fits_a_terminal_and_its_command_is_one_line() -> None:
     assert all(len(line) <= 80 for line in lines[:-1])
     assert lines[0] == "QWEN_25_7B on NVIDIA L4 (22.1 GiB, 300 GB/s, compute capability 8.9)"
     assert lines[-1] == "vllm serve /models/QWEN_25_7B --max-model-len 8192 --max-num-seqs 10"
+
+
+def test_the_text_is_the_one_that_is_documented() -> None:
+    shown = text(made(replace(QWEN, name="Qwen2.5-7B-Instruct", served="Qwen2.5-7B-Instruct"), "NVIDIA L4"))
+    documented = (Path(__file__).resolve().parents[2] / "docs/plan.md").read_text(encoding="utf-8")
+    assert "\n".join(line.rstrip() for line in shown.splitlines()) in documented
 
 
 def test_the_text_has_a_column_for_each_precision_and_says_which_need_a_checkpoint() -> None:

@@ -181,6 +181,13 @@ def test_an_unknown_type_is_none_and_its_layers_are_assumed_by_name_of_fields() 
     assert "brand_new" not in known()
 
 
+def test_an_unknown_type_that_says_it_does_not_slide_does_not() -> None:
+    slides_not = {**configs.QWEN_25_7B, "model_type": "brand_new"}
+    assert {layer.window for layer in assumed_layers(Fields(slides_not, "x")) if isinstance(layer, Attention)} == {None}
+    slides = {**configs.MISTRAL_7B_01, "model_type": "brand_new"}
+    assert {layer.window for layer in assumed_layers(Fields(slides, "x")) if isinstance(layer, Attention)} == {4096}
+
+
 def test_a_model_inside_a_multimodal_one_is_read() -> None:
     nested = {"model_type": "gemma3", "text_config": configs.GEMMA_3_1B, "torch_dtype": "bfloat16"}
     found = shape(Fields(nested, "gemma3"))

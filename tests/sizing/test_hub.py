@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -36,7 +36,6 @@ class Hub(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Hub
     protocol_version = "HTTP/1.1"
 
     def do_HEAD(self) -> None:
@@ -46,11 +45,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
+        hub = cast("Hub", self.server)
         repository, _, file = self.path.split("?")[0].lstrip("/").partition("/resolve/")
-        path = self.server.files / repository / file.partition("/")[2]
+        path = hub.files / repository / file.partition("/")[2]
         if repository == "owner/gated":
             self._send(403, b"", {"X-Error-Code": "GatedRepo"})
-        elif not (self.server.files / repository).is_dir():
+        elif not (hub.files / repository).is_dir():
             self._send(401, b"", {"X-Error-Code": "RepoNotFound"})
         elif not path.is_file():
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
@@ -65,7 +65,8 @@ class _Handler(BaseHTTPRequestHandler):
             headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
             content, status = content[int(first) : int(last or len(content)) + 1], 206
         if self.command == "GET":
-            self.server.sent[path.name] = self.server.sent.get(path.name, 0) + len(content)
+            sent = cast("Hub", self.server).sent
+            sent[path.name] = sent.get(path.name, 0) + len(content)
         self._send(status, content, headers)
 
     def _send(self, status: int, content: bytes, headers: dict[str, str]) -> None:

@@ -73,6 +73,12 @@ def test_the_engines_own_limit_of_sequences_stays_where_more_would_fit() -> None
     assert "--max-num-seqs" not in arguments(planned)
 
 
+def test_more_sequences_than_tokens_a_step_need_more_of_these() -> None:
+    planned = made(model("QWEN_25_05B"), "NVIDIA L4", context=128, concurrency=3000)
+    assert arguments(planned)["--max-num-batched-tokens"] == "3000"
+    assert "--max-num-batched-tokens" not in arguments(made(model("QWEN_25_05B"), "NVIDIA L4", concurrency=8))
+
+
 def test_the_usual_context_is_no_longer_than_the_models() -> None:
     assert made(model("PHI_3_MINI"), "NVIDIA L4").wish.context == 4096
     assert made(QWEN, "NVIDIA L4").wish.context == 8192
@@ -105,7 +111,9 @@ def test_fp8_is_made_on_loading_and_others_need_a_checkpoint() -> None:
         "int8": True,
         "int4": True,
     }
-    assert "--quantization" not in arguments(made(QWEN, "NVIDIA L4", precision="int4"))
+    other = made(QWEN, "NVIDIA L4", precision="int4")
+    assert "--quantization" not in arguments(other)
+    assert "int4 is not made on loading: serve a checkpoint in AWQ or GPTQ" in other.notes
 
 
 def test_what_fits_only_in_fp8_is_planned_in_fp8() -> None:
@@ -244,8 +252,11 @@ def test_gpus_share_a_model_in_equal_parts() -> None:
     assert arguments(planned)["--tensor-parallel-size"] == "2"
     assert planned.chosen.budget.weights / GIB == pytest.approx(131.4 / 2, abs=0.1)
     assert planned.chosen.pool.token_bytes == 327_680 // 2
-    with pytest.raises(UsageError, match="28 attention heads cannot be shared by 8 GPUs"):
+    with pytest.raises(UsageError, match="28 heads and their KV heads cannot be shared in equal parts by 8 GPUs"):
         made(QWEN, "NVIDIA H200", tensor_parallel=8)
+    with pytest.raises(UsageError, match="cannot be shared in equal parts by 4 GPUs"):  # 40 heads, 10 KV heads
+        made(model("PHI_4"), "NVIDIA H200", tensor_parallel=4)
+    assert made(model("PHI_4"), "NVIDIA H200", tensor_parallel=20).fits
 
 
 def test_a_gpu_that_the_tables_do_not_know_is_planned_with_notes() -> None:

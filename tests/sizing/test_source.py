@@ -168,13 +168,13 @@ def planned_or_refused(config: dict[str, Any]) -> None:
         assert json.loads(to_json(plan(model, by_name("NVIDIA L4"), asked)))["fits"] in (True, False)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=8)), VALUES, max_size=12))
 def test_any_object_is_a_model_or_one_error(config: dict[str, Any]) -> None:
     planned_or_refused(config)
 
 
-@settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(TYPES),
     st.sampled_from([name for name in vars(configs) if name.isupper()]),
