@@ -108,6 +108,19 @@ def test_the_way_between_gpus_is_judged_only_where_peers_meet_on_pci_express(
         judged(check_id, **changes, bridges=(bridge(acs=0x1D),))
 
 
+def test_only_bridges_above_gpus_count_and_their_bits_are_named() -> None:
+    beside = bridge(5, acs=0x1D)  # above NVIDIA's network card, say
+    host = healthy_host(pci=two_gpus(), bridges=(bridge(0, acs=0x1D), bridge(1, acs=0), beside))
+    (finding,) = found("host.acs-redirects", host)
+    assert [(seen.what, seen.value) for seen in finding.seen] == [("0000:00:01.0", "0x001d ReqRedir CmpltRedir")]
+    assert finding.do == ("sudo setpci -s 0000:00:01.0 ECAP_ACS+6.w=0000",)
+
+
+def test_what_nvidia_has_on_the_bus_beside_gpus_is_shown() -> None:
+    (finding,) = found("host.no-gpu", healthy_host(pci=(NET, SOUND)), NO_NVML)
+    assert [seen.value for seen in finding.seen] == ["2", "0000:01:00.1 10de:10fa", "bare metal"]
+
+
 def test_acs_that_only_root_may_read_is_unknown_not_fine() -> None:
     closed: Any = Unreadable("only root may read it")
     with pytest.raises(Unreadable, match="only root"):
