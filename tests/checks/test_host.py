@@ -16,6 +16,7 @@ from tests.facts.builders_gpu import bridge, healthy_gpus, pci_gpu
 from tests.facts.builders_host import healthy_host, two_gpus
 from tests.facts.given import only
 
+ROOT = Disk("/", 900_000_000, 700_000_000)
 NO_NVML = only(Gpus, error=None)
 SWITCH = replace(pci_gpu(7), device=0x22A3, class_code=0x068000)
 SOUND = replace(pci_gpu(0), address="0000:01:00.1", device=0x10FA, class_code=0x040300, driver="snd_hda_intel")
@@ -35,7 +36,7 @@ CHANGED: dict[str, tuple[dict[str, Any], str]] = {
     "host.gpu-does-not-answer": ({"pci": (pci_gpu(gone=True),)}, "reads as all ones"),
     "host.iommu-translates": ({"pci": two_gpus(iommu_type="DMA-FQ", iommu_group="12")}, "2 of 2 GPUs"),
     "host.acs-redirects": ({"pci": two_gpus(), "bridges": (bridge(0, acs=0x1D), bridge(1, acs=0))}, "1 of 2 bridges"),
-    "host.shm-small": ({"pci": two_gpus(), "disks": (Disk("/dev/shm", 65536, 65536),)}, "64 MiB large, 1024 MiB"),
+    "host.shm-small": ({"pci": two_gpus(), "disks": (ROOT, Disk("/dev/shm", 65536, 1))}, "64 MiB large, 1024 MiB"),
     "host.process-stuck-in-driver": ({"stuck": (IN_NFS, IN_RM)}, "process 411 (python3)"),
     "host.disk-read-only": ({"read_only": ("/var",)}, "/var is mounted read-only"),
     "host.disk-full": ({"disks": (Disk("/", 30_000_000, 900_000),)}, "878 MiB of 29296 MiB are free, 2048 MiB"),
@@ -143,6 +144,11 @@ def test_a_gpu_that_no_pci_bus_shows_is_no_missing_gpu() -> None:
 def test_a_read_only_container_is_no_broken_disk() -> None:
     with pytest.raises(NotApplicable):
         judged("host.disk-read-only", read_only=("/",), virtualization="container")
+
+
+def test_a_guest_whose_clock_is_its_hosts_is_not_judged_by_it() -> None:
+    with pytest.raises(NotApplicable, match="not the kernel's to set"):
+        judged("host.cpu-clock-held-low", governor="")
 
 
 def test_stuck_processes_are_named_with_what_they_wait_in() -> None:
