@@ -76,7 +76,7 @@ class Outcome:
     log: Path | None  # Ansible's own output; kept where something failed
 
 
-class Canceled(Exception):  # noqa: N818 - it is asked for, and no error
+class Canceled(KeyboardInterrupt):
     """The run was ended by Ctrl-C or SIGTERM; nothing of it runs any more, here or on a host."""
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lpxdoctor.deploy.rollout import Change, HostResult
 
 # Option -> variable of the role.
-_VARIABLES = {
+VARIABLES = {
     "model": "engine_model",
     "served_name": "engine_served_name",
     "port": "engine_port",
@@ -75,10 +75,10 @@ def command(
     if source is None:
         raise UsageError("Where to?\nGive --local for this machine, or -i with hosts: -i root@10.0.0.5")
     given = read_variables(variables) if variables else {}
-    given |= {_VARIABLES[option]: value for option, value in options.items() if value is not None}
+    given |= {VARIABLES[option]: value for option, value in options.items() if value is not None}
     if "engine_model" not in given:
         raise UsageError("Which model?\nGive the directory it is in on the host: --model /srv/models/NAME")
-    given = _extended(given, arguments, env, volumes)
+    given = extended(given, arguments, env, volumes)
     request = Request(name=checked_name(name), variables=given, variant=variant, image=image)
 
     from lpxdoctor.deploy.rollout import deploy  # noqa: PLC0415
@@ -89,7 +89,7 @@ def command(
     return 0
 
 
-def _extended(
+def extended(
     given: Mapping[str, Any], arguments: Sequence[str], env: Sequence[str], volumes: Sequence[str]
 ) -> dict[str, Any]:
     """Add what may be repeated to what the file says."""

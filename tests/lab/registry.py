@@ -3,11 +3,13 @@
 import os
 import shutil
 import subprocess
+import urllib.error
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.lab.engine import docker, free_port, wait_until
 
@@ -29,21 +31,21 @@ class Registry:
 
 
 @contextmanager
-def started(directory: Path) -> Generator[Registry]:
-    """Serve an empty registry from the directory until the block ends."""
+def started(directory: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Generator[Registry]:
+    """Serve an empty registry from the directory, with settings of the environment added, until the block ends."""
     assert shutil.which("docker-registry"), "No docker-registry here: run ./test, or apt-get install docker-registry."
     address, log, config = f"127.0.0.1:{free_port()}", directory / "log", directory / "config.yml"
     config.write_text("version: 0.1\n")
-    settings = {
+    environment = {
+        **os.environ,
         "REGISTRY_HTTP_ADDR": address,
         "REGISTRY_STORAGE_FILESYSTEM_ROOTDIRECTORY": str(directory / "data"),
         "REGISTRY_LOG_LEVEL": "warn",
         "OTEL_TRACES_EXPORTER": "none",
+        **settings,
     }
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            ("docker-registry", "serve", config), env=os.environ | settings, stdout=output, stderr=output
-        )
+        process = subprocess.Popen(("docker-registry", "serve", config), env=environment, stdout=output, stderr=output)
     try:
         wait_until(lambda: _answers(address), "docker-registry", log.read_text, timeout_s=20)
         yield Registry(address)
@@ -56,5 +58,7 @@ def _answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(f"http://{address}/v2/", timeout=5) as response:
             return bool(response.status == 200)
+    except urllib.error.HTTPError as error:
+        return error.code == 401  # it asks for a token
     except OSError:
         return False

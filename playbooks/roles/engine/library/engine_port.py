@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.docker_socket import DockerError, get
@@ -26,7 +26,7 @@ author: lpxdoctor
 
 LISTENING = "0A"  # a state in /proc/net/tcp (the kernel's include/net/tcp_states.h)
 CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-Container = Dict[str, Any]
+Container = dict[str, Any]
 
 
 def name_of(container: Container) -> str:
@@ -34,11 +34,11 @@ def name_of(container: Container) -> str:
     return str(container["Names"][0]).lstrip("/")
 
 
-def listed_holder(containers: List[Container], address: str, port: int) -> Optional[str]:
+def listed_holder(containers: list[Container], address: str, port: int) -> str | None:
     """Return the container that publishes the port, or is labelled as listening on it in the host's network."""
     for container in containers:
         for published in container.get("Ports") or []:
-            if published.get("PublicPort") == port and overlap(published.get("IP", "0.0.0.0"), address):
+            if published.get("PublicPort") == port and overlap(published.get("IP", "::"), address):
                 return name_of(container)
         labels = container.get("Labels") or {}
         if labels.get("lpxdoctor.network") == "host" and labels.get("lpxdoctor.port") == str(port):
@@ -52,7 +52,7 @@ def overlap(one: str, other: str) -> bool:
     return first == second or first.is_unspecified or second.is_unspecified
 
 
-def listeners(port: int) -> Iterator["tuple[str, str]"]:
+def listeners(port: int) -> Iterator[tuple[str, str]]:
     """Yield address and inode of every socket that listens on the port."""
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
@@ -71,16 +71,16 @@ def decoded(address_hex: str) -> str:
     return str(mapped or address)
 
 
-def process_with(inode: str, containers: List[Container]) -> str:
+def process_with(inode: str, containers: list[Container]) -> str:
     """Name the process that has the socket, and its container; what this user cannot see is said so."""
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
-            if str(link.readlink() if hasattr(link, "readlink") else os.readlink(link)) == f"socket:[{inode}]":
+            if str(link.readlink()) == f"socket:[{inode}]":
                 return describe(link.parent.parent, containers)
     return "a process that this user cannot see (as root: ss -ltnp)"
 
 
-def describe(process: Path, containers: List[Container]) -> str:
+def describe(process: Path, containers: list[Container]) -> str:
     """Return "container NAME" for a process in one, else its command and process id."""
     identity = CONTAINER_ID.search((process / "cgroup").read_text())
     for container in containers:
@@ -89,9 +89,9 @@ def describe(process: Path, containers: List[Container]) -> str:
     return f"{(process / 'comm').read_text().strip()} (process {process.name})"
 
 
-def holder(address: str, port: int, ours: List[str], socket: str) -> Optional[str]:
+def holder(address: str, port: int, ours: list[str], socket: str) -> str | None:
     """Return who holds the port, None when it is free or held by one of our containers."""
-    containers: List[Container] = get(socket, "/containers/json")
+    containers: list[Container] = get(socket, "/containers/json")
     listed = listed_holder(containers, address, port)
     if listed is not None:
         return None if listed in ours else f"container {listed}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
@@ -19,17 +19,16 @@ options:
   container: {description: The container's name., type: str, required: true}
   url: {description: Where the engine answers on this host., type: str, required: true}
   limit_s: {description: Seconds to wait., type: int, required: true}
-  fresh: {description: It was started by this run, so any restart is a death., type: bool, default: false}
   docker_socket: {description: Where the Docker Engine listens., type: path, required: true}
 author: lpxdoctor
 """
 
 POLL_S = 1.0
 LOG_LINES = 400
-State = Dict[str, Any]
+State = dict[str, Any]
 
 
-def answer(url: str, path: str) -> Optional[Tuple[int, bytes]]:
+def answer(url: str, path: str) -> tuple[int, bytes] | None:
     """Return status and body of a GET, None while nothing answers; no proxy of the environment is used."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port, timeout=5)
@@ -52,7 +51,7 @@ def version(url: str) -> str:
         return ""
 
 
-def death(inspected: Optional[State], restarts_before: int) -> Optional[str]:
+def death(inspected: State | None, restarts_before: int) -> str | None:
     """Return why the container is dead, None while it lives."""
     if inspected is None:
         return "The container is gone: something else removed it."
@@ -63,14 +62,16 @@ def death(inspected: Optional[State], restarts_before: int) -> Optional[str]:
         return "The container was killed because it ran out of memory (host memory, not GPU memory)."
     if state["Error"]:
         return f"The container could not run: {state['Error']}"
+    if state["Running"]:
+        return "The container ended and was started again while the engine was starting."
     return f"The container ended with exit code {state['ExitCode']} while the engine was starting."
 
 
-def wait(given: State) -> Tuple[Optional[str], float]:
+def wait(given: State) -> tuple[str | None, float]:
     """Poll until the engine is ready; return the reason why it is not, and the seconds it took."""
     began = time.monotonic()
     first = container(given["docker_socket"], given["container"])
-    restarts_before = 0 if given["fresh"] or first is None else int(first["RestartCount"])
+    restarts_before = int(first["RestartCount"]) if first else 0
     while True:
         reason = death(container(given["docker_socket"], given["container"]), restarts_before)
         waited_s = time.monotonic() - began
@@ -95,7 +96,6 @@ def main() -> None:
             "container": {"type": "str", "required": True},
             "url": {"type": "str", "required": True},
             "limit_s": {"type": "int", "required": True},
-            "fresh": {"type": "bool", "default": False},
             "docker_socket": {"type": "path", "required": True},
         },
         supports_check_mode=True,

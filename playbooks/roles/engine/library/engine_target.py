@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.docker_socket import DockerError, get
@@ -24,7 +24,7 @@ options:
 author: lpxdoctor
 """
 
-Facts = Dict[str, Any]
+Facts = dict[str, Any]
 QUERY = "--query-gpu=driver_version,compute_cap,name"
 NVIDIA_SMI_LIMIT_S = 20
 NVIDIA_VENDOR = "0x10de"
@@ -95,9 +95,9 @@ def read(file: Path) -> str:
         return ""
 
 
-def ask_nvidia_smi() -> "tuple[int, str]":
+def ask_nvidia_smi() -> tuple[int, str]:
     """Run nvidia-smi with a limit that also holds when the driver leaves it in uninterruptible sleep."""
-    command: List[str] = ["nvidia-smi", QUERY, "--format=csv,noheader"]
+    command: list[str] = ["nvidia-smi", QUERY, "--format=csv,noheader"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )

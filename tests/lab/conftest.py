@@ -1,0 +1,51 @@
+"""What the tests of a roll-out share: lpxdoctor as a user runs it, with a state directory of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lpxdoctor import galaxy
+from tests.lab.engine import docker
+from tests.lab.said import OURS, Doctor, Said
+
+
+@pytest.fixture(scope="session")
+def collections(pytestconfig: pytest.Config) -> Path:
+    """Return the collections, fetched once for all sessions on this machine."""
+    home = pytestconfig.cache.mkdir("collections")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(home))
+        return galaxy.ensure()
+
+
+@pytest.fixture(scope="module")
+def environment(collections: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return an environment with a state directory of its own."""
+    state = str(tmp_path_factory.mktemp("state"))
+    return {**os.environ, "XDG_STATE_HOME": state, "ANSIBLE_COLLECTIONS_PATH": str(collections)}
+
+
+@pytest.fixture(scope="module")
+def doctor(docker_engine: None, environment: dict[str, str]) -> Doctor:
+    """Return what runs lpxdoctor as a user does."""
+
+    def run(*argv: str | Path, env: dict[str, str] | None = None) -> Said:
+        command = (sys.executable, "-m", "lpxdoctor", *argv)
+        done = subprocess.run(
+            command, env={**environment, **(env or {})}, capture_output=True, text=True, timeout=300, check=False
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """See that a test leaves no container half made, whatever it was about."""
+    yield
+    names = docker("ps", "--all", "--format", "{{.Names}}").splitlines()
+    assert not {f"{name}.candidate" for name in OURS} & set(names)

@@ -1,0 +1,121 @@
+"""Hosts that cannot be reached or lack something: each case has one clear error, and nothing is changed."""
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lpxdoctor import bundled, inventory, playbook
+from lpxdoctor.errors import SetupError
+from tests.lab.engine import free_port, wait_until
+from tests.lab.fixtures import InventoryWriter
+from tests.lab.hosts import Host
+from tests.lab.said import Doctor, Said, no_trace, one_error
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+@pytest.fixture
+def deploy_to(doctor: Doctor, model_dir: Path, tmp_path: Path) -> Callable[..., Said]:
+    """Return what deploys to one host that has these inventory variables."""
+
+    def deploy(**variables: object) -> Said:
+        hosts = tmp_path / "hosts.yml"
+        hosts.write_text(yaml.safe_dump({"all": {"hosts": {"gpu-1": variables}}}))
+        return doctor("deploy", "-i", hosts, "--name=lab-none", "--model", model_dir, "--variant=cpu")
+
+    return deploy
+
+
+def test_a_host_that_does_not_answer(deploy_to: Callable[..., Said]) -> None:
+    with socket.socket() as silent:  # takes connections, and never says anything
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        began = time.monotonic()
+        said = deploy_to(ansible_host="127.0.0.1", ansible_port=silent.getsockname()[1])
+    assert time.monotonic() - began < 20
+    one_error(said, "gpu-1 cannot be reached by SSH: it did not answer within 10 s.", "Nothing was changed.")
+
+
+def test_a_host_without_ssh(deploy_to: Callable[..., Said]) -> None:
+    said = deploy_to(ansible_host="127.0.0.1", ansible_port=free_port())
+    one_error(said, "gpu-1 cannot be reached by SSH: nothing listens for SSH there.")
+
+
+def test_a_host_whose_name_is_unknown(deploy_to: Callable[..., Said]) -> None:
+    one_error(deploy_to(ansible_host="gpu-1.invalid"), "no address is known for its name.")
+
+
+def test_a_host_that_refuses_the_key(deploy_to: Callable[..., Said], plain_host: Host, docker_host: Host) -> None:
+    said = deploy_to(**{**plain_host.inventory(), "ansible_ssh_private_key_file": str(docker_host.key)})
+    one_error(said, "it does not accept the key or user.", "ssh-copy-id")
+
+
+def test_a_host_whose_key_is_not_known(deploy_to: Callable[..., Said], plain_host: Host, tmp_path: Path) -> None:
+    empty = f"-o UserKnownHostsFile={tmp_path}/none"
+    said = deploy_to(**{**plain_host.inventory(), "ansible_ssh_common_args": empty})
+    one_error(said, "its host key is not known here.", "fingerprint")
+
+
+def test_a_host_whose_key_has_changed(
+    deploy_to: Callable[..., Said], plain_host: Host, docker_host: Host, tmp_path: Path
+) -> None:
+    stranger = docker_host.known_hosts.read_text().split(" ", 1)[1]
+    forged = tmp_path / "known_hosts"
+    forged.write_text(f"[127.0.0.1]:{plain_host.port} {stranger}")
+    said = deploy_to(**{**plain_host.inventory(), "ansible_ssh_common_args": f"-o UserKnownHostsFile={forged}"})
+    one_error(said, "its host key is not the one that is known here", "ssh-keygen -R")
+
+
+def test_a_host_without_python(deploy_to: Callable[..., Said], plain_host: Host) -> None:
+    said = deploy_to(**{**plain_host.inventory(), "ansible_python_interpreter": "/usr/bin/python3.99"})
+    one_error(said, "There is no Python at /usr/bin/python3.99", "apt-get install python3")
+
+
+def test_a_host_without_docker(deploy_to: Callable[..., Said], plain_host: Host) -> None:
+    one_error(deploy_to(**plain_host.inventory()), "There is no Docker Engine", "Install Docker Engine")
+
+
+def test_a_docker_that_is_stopped(deploy_to: Callable[..., Said], docker_host: Host) -> None:
+    docker_host.ssh("systemctl stop docker.socket docker.service; mkdir -p /run; rm -f /run/docker.sock")
+    docker_host.ssh("python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"/run/docker.sock\")'")
+    try:
+        one_error(deploy_to(**docker_host.inventory()), "The Docker Engine does not run", "systemctl start docker")
+    finally:
+        docker_host.ssh("rm -f /run/docker.sock; systemctl start docker.socket docker.service")
+
+
+def test_a_user_who_may_not_use_docker(deploy_to: Callable[..., Said], docker_host: Host) -> None:
+    docker_host.ssh("id op 2>/dev/null || useradd --create-home op")
+    docker_host.ssh("install -D -o op -g op -m 600 /root/.ssh/authorized_keys /home/op/.ssh/authorized_keys")
+    docker_host.ssh("chown op:op /home/op/.ssh")
+    said = deploy_to(**{**docker_host.inventory(), "ansible_user": "op"})
+    one_error(said, "The user op may not use Docker", "usermod -aG docker op")
+
+
+def test_one_bad_host_stops_all(
+    doctor: Doctor, write_lab_inventory: InventoryWriter, plain_host: Host, shared_engine_host: Host, model_dir: Path
+) -> None:
+    hosts = write_lab_inventory((plain_host, shared_engine_host))
+    said = doctor("deploy", "-i", hosts, "--name=lab-none", "--model", model_dir, "--variant=cpu")
+    one_error(said, "lab-plain: There is no Docker Engine", "Nothing was changed.")
+    no_trace("lab-none")
+
+
+def test_a_run_over_ssh_that_is_ended_leaves_nothing_on_the_host(
+    plain_host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ansible.cfg").write_text((bundled.PLAYBOOKS / "ansible.cfg").read_text())
+    (tmp_path / "trial.yml").write_text(
+        "- hosts: all\n  gather_facts: false\n  tasks:\n    - ansible.builtin.command: {argv: [sleep, '985.25']}\n"
+    )
+    monkeypatch.setattr(bundled, "PLAYBOOKS", tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    source = inventory.for_hosts({plain_host.name: plain_host.inventory()})
+    with pytest.raises(SetupError, match="time limit"):
+        playbook.run("trial", [source], collections=tmp_path, on_event=lambda event: None, limit_s=6)  # noqa: ARG005
+    there = "pgrep -f '[s]leep 985.25' || true"
+    wait_until(lambda: plain_host.ssh(there) == "", "the end of sleep", lambda: plain_host.ssh(there), timeout_s=5)
