@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from lpxdoctor.evidence import Evidence, Probe, Unreadable
 
@@ -23,11 +23,13 @@ class Fact:
         """Return the facts that the answers to the probes hold; never raises."""
         raise NotImplementedError
 
-    def __getattribute__(self, name: str) -> Any:
-        value = object.__getattribute__(self, name)
-        if isinstance(value, Unreadable):
-            raise Unreadable(str(value))
-        return value
+    if not TYPE_CHECKING:  # a checker that saw it would take every misspelt field for Any
+
+        def __getattribute__(self, name: str) -> Any:
+            value = object.__getattribute__(self, name)
+            if isinstance(value, Unreadable):
+                raise Unreadable(str(value))
+            return value
 
 
 def known(read: Callable[[], T]) -> T:
