@@ -1,15 +1,16 @@
 """How late the client itself is: turns of its loop and reads in, their record out."""
 
+import os
 import time
 from array import array
 
 from lpxdoctor.decode.clock import Offset, offset
 from lpxdoctor.decode.samples import Client
 
-_WAITED_NS = 20_000  # a poll that took longer had nothing to deliver at first
-# Chunks that came in one read were sent at once, unless the read was later than this after the last of them: few of a
-# late client's reads come so closely behind a chunk, so that nearly all are told.
-_ON_TIME_NS = 200_000
+_WAKING_NS = 100_000  # from an arrival to a thread that runs, when a processor is free; also the longest system call
+# Linux tells how long this thread was ready to run and did not: "cpu_ns wait_ns slices". It needs CONFIG_SCHED_INFO,
+# which distributions set. Source: https://www.kernel.org/doc/html/latest/scheduler/sched-stats.html
+_WAITS = "/proc/thread-self/schedstat"
 
 
 class Watch:
@@ -21,39 +22,59 @@ class Watch:
         self.sends_ns = array("q")
         self._clock = clock
         self._lags = array("q")
-        self._bundled = 0
-        self._unstamped = 0
+        self._bundled = self._unstamped = 0
         self._longest_turn_ns = 0
+        self._waits = _open(_WAITS)
+        self._waited_ns = 0  # for a processor, in all
         self._polled_ns = 0  # when the last poll returned
         self._nothing_ns = 0  # what is read in this turn was not there then
-        self._ready_ns = 0  # and has been since then, as far as the program can tell
+        self._ready_ns = 0  # and is there since then, as far as the program's own clock tells
+        self._late_ns: int | None = None  # the thread can have run this long after the first arrival; None: not told
         self._began_ns = self._cpu_ns = 0
 
     def start(self) -> None:
         """Begin to take notes: the first counted request is about to be sent."""
         self.on = True
         self._began_ns, self._cpu_ns = time.monotonic_ns(), time.process_time_ns()
-        self._polled_ns = self._began_ns
+        self._polled_ns = self._nothing_ns = self._ready_ns = self._began_ns
+        self._waited_ns = self._wait_ns()
 
     def turn(self, asked_ns: int, returned_ns: int) -> None:
         """Note a poll for arrivals: when it was asked, when it returned."""
         self._longest_turn_ns = max(self._longest_turn_ns, asked_ns - self._polled_ns)
-        waited = returned_ns - asked_ns > _WAITED_NS
-        self._nothing_ns, self._ready_ns = (asked_ns, returned_ns) if waited else (self._polled_ns, self._polled_ns)
+        waited_before_ns, self._waited_ns = self._waited_ns, self._wait_ns()
+        late_ns = self._waited_ns - waited_before_ns + _WAKING_NS
+        if returned_ns - asked_ns > late_ns:  # there was nothing at first, and the first arrival ended the poll
+            self._nothing_ns, self._ready_ns = asked_ns, returned_ns
+            self._late_ns = late_ns if self._waits is not None else None
+        else:
+            self._nothing_ns = self._ready_ns = self._polled_ns
+            self._late_ns = None
         self._polled_ns = returned_ns
 
     def read(self, arrived_ns: int, read_ns: int, *, stamped: bool, chunks: int) -> int:
-        """Note a read that brought chunks; return how long before the last of them the first may have come."""
-        late_ns = read_ns - (arrived_ns if stamped else self._ready_ns)
-        self._lags.append(late_ns)
+        """Note a read that brought chunks; return how long before the last of them the first may have come.
+
+        What ended a poll that waited came when the thread was woken: with how late it ran, that is known. Otherwise, or
+        when the last arrival is older than it can be by this, the first may have come at any time since nothing had.
+        """
+        delay_ns = read_ns - (arrived_ns if stamped else self._ready_ns)
+        self._lags.append(delay_ns)
         self._unstamped += not stamped
         if chunks == 1:
             return 0
         self._bundled += 1
-        return max(0, arrived_ns - self._nothing_ns) if late_ns > _ON_TIME_NS else 0
+        span_ns = max(0, arrived_ns - self._nothing_ns)
+        if self._late_ns is None:
+            return span_ns
+        late_ns = self._late_ns + read_ns - self._polled_ns
+        return span_ns if stamped and delay_ns > late_ns else min(span_ns, late_ns)
 
     def client(self) -> Client:
-        """Return the notes."""
+        """Return the notes; none can be taken afterwards."""
+        if self._waits is not None:
+            os.close(self._waits)
+            self._waits = None
         now = offset()
         return Client(
             kernel_clock=bool(self._lags) and self._unstamped * 1000 <= len(self._lags),
@@ -68,3 +89,13 @@ class Watch:
             wall_ns=time.monotonic_ns() - self._began_ns,
             clock_step_ns=abs(now.ns - self._clock.ns),
         )
+
+    def _wait_ns(self) -> int:
+        return 0 if self._waits is None else int(os.pread(self._waits, 96, 0).split()[1])
+
+
+def _open(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None

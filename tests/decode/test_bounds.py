@@ -1,10 +1,12 @@
 """What a late client can have done to the numbers: never less than it did, and nothing when it was on time."""
 
 import random
+import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -81,26 +83,59 @@ def test_the_true_percentiles_lie_within_the_bound(seed: int, late_reads: int, l
     assert checked == 5  # all three of ITL, the medians of TTFT and TPOT
 
 
-def test_chunks_that_came_together_to_a_client_on_time_are_the_servers() -> None:
+def watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Watch, Callable[[int], object]]:
+    """Return a watch that has started, and what sets how long its thread has waited for a processor, in ns."""
+    file = tmp_path / "schedstat"
+    monkeypatch.setattr("lpxdoctor.decode.watch._WAITS", str(file))
+
+    def wait(total_ns: int) -> object:
+        return file.write_text(f"1 {total_ns} 1\n")
+
+    wait(0)
     watch = Watch(Offset(0, 0))
     watch.start()
-    watch.turn(1_000_000, 11_000_000)  # waited for 10 ms
-    assert watch.read(11_000_000, 11_050_000, stamped=True, chunks=3) == 0
-    assert watch.client().bundled == 1
+    return watch, wait
 
 
-def test_chunks_read_together_by_a_late_client_may_be_as_old_as_the_last_empty_poll() -> None:
-    watch = Watch(Offset(0, 0))
-    watch.start()
-    watch.turn(1_000_000, 41_000_000)
-    assert watch.read(35_000_000, 41_100_000, stamped=True, chunks=3) == 34_000_000
-    watch.turn(45_000_000, 45_001_000)  # did not wait: what is there came after the poll before
+def test_chunks_that_a_prompt_client_reads_together_were_sent_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch, wait = watching(tmp_path, monkeypatch)
+    wait(30_000)
+    watch.turn(1_000_000, 41_000_000)  # waited for 40 ms, then ran 0.03 ms after the first arrival
+    assert watch.read(41_050_000, 41_060_000, stamped=True, chunks=3) == 190_000
+    client = watch.client()
+    assert (client.bundled, client.reads) == (1, 1)
+
+
+def test_chunks_that_a_late_client_reads_together_may_be_as_old_as_it_was_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch, wait = watching(tmp_path, monkeypatch)
+    wait(25_000_000)
+    watch.turn(1_000_000, 41_000_000)  # was ready to run for 25 of the 40 ms
+    assert watch.read(35_000_000, 41_100_000, stamped=True, chunks=3) == 25_200_000
+    watch.turn(45_000_000, 45_001_000)  # did not wait: what is there came since the poll before
     assert watch.read(44_000_000, 45_100_000, stamped=True, chunks=2) == 3_000_000
+    watch.client()
 
 
-def test_without_stamps_lateness_counts_from_the_poll() -> None:
-    watch = Watch(Offset(0, 0))
-    watch.start()
+def test_lateness_that_the_kernel_does_not_explain_counts_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch, _ = watching(tmp_path, monkeypatch)
+    watch.turn(1_000_000, 41_000_000)
+    assert watch.read(35_000_000, 41_000_000, stamped=True, chunks=3) == 34_000_000  # a stolen processor
+    watch.client()
+    monkeypatch.setattr("lpxdoctor.decode.watch._WAITS", "/no/such/file")
+    other = Watch(Offset(0, 0))
+    other.start()
+    other.turn(1_000_000, 41_000_000)
+    assert other.read(41_000_000, 41_000_000, stamped=True, chunks=3) == 40_000_000
+
+
+def test_without_stamps_lateness_counts_from_the_poll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, _ = watching(tmp_path, monkeypatch)
     watch.turn(1_000_000, 11_000_000)
     watch.read(11_300_000, 11_300_000, stamped=False, chunks=1)
     watch.turn(15_000_000, 15_001_000)
@@ -108,3 +143,21 @@ def test_without_stamps_lateness_counts_from_the_poll() -> None:
     client = watch.client()
     assert list(client.lags_ns) == [300_000, 4_500_000]
     assert not client.kernel_clock
+
+
+def test_what_is_read_before_the_first_poll_has_no_span() -> None:
+    watch = Watch(Offset(0, 0))
+    watch.start()
+    now = time.monotonic_ns()
+    assert watch.read(now - 1_000_000, now, stamped=True, chunks=3) == 0
+    watch.client()
+
+
+def test_a_server_that_sends_in_bursts_is_no_fault_of_the_client() -> None:
+    bundles = tuple(Bundle(4 * n, 4, 150_000) for n in range(10))
+    times = [50.0 + 16 * (n // 4) for n in range(40)]
+    late = recording([sample(0, times, bundles=bundles) for _ in range(20)])
+    client = bound(late)
+    assert measured(late).itl.p50 == 0
+    assert client.worst_share is not None
+    assert 0 < client.worst_share < 0.05

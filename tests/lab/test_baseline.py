@@ -67,9 +67,9 @@ def test_numbers_agree_with_the_engines_own_counters(vllm_server: Server, capsys
         assert 0 < rung["kv_cache_share"] < 1
         assert 0 < rung["itl_ms"]["p50"] <= rung["itl_ms"]["p99"]
         assert 0 < rung["tpot_ms"]["p50"] < 1000
-        # The engine's clock starts when its API process has the request, ours before it is sent.
-        assert rung["ttft_ms"]["max"] >= rung["engine"]["ttft_mean_ms"] * 0.5
-        assert rung["tpot_ms"]["mean"] == pytest.approx(rung["engine"]["inter_token_mean_ms"], rel=0.5)
+        # Of the same size only: the engine's means are over warm-up and cool-down too, on a machine that others use.
+        assert 1 / 3 < rung["ttft_ms"]["mean"] / rung["engine"]["ttft_mean_ms"] < 3
+        assert 1 / 3 < rung["tpot_ms"]["mean"] / rung["engine"]["inter_token_mean_ms"] < 3
     one, four = answer["rungs"]
     assert four["output_tokens_per_s"] > one["output_tokens_per_s"]
     length_s = (one["ttft_ms"]["mean"] + 23 * one["tpot_ms"]["mean"]) / 1000
