@@ -124,10 +124,11 @@ def headers_missing(boot: Boot, driver: Driver) -> Iterator[Finding]:
 def dkms_build_failed(boot: Boot, driver: Driver) -> Iterator[Finding]:
     """DKMS tried to build the NVIDIA module for the running kernel and failed.
 
-    Why: the usual reasons are a compiler other than the one that built the kernel, a kernel newer than this driver
-        knows, and a full disk. The log names it.
-    Fix: read the end of the log. For another compiler install the one that it names (gcc-12, say) and make it the
-        default; for an unknown kernel take a newer driver of the same branch, or stay on the older kernel. Then:
+    Why: the usual reasons are a gcc other than the one that built the kernel, a kernel newer than this driver knows,
+        and a full disk. The log names it.
+    Fix: read the first error of the log. For another compiler install the gcc that it names (gcc-12, say) and make it
+        the default (update-alternatives, or CC= for DKMS); for an unknown kernel take a newer driver of the same
+        branch, or stay on the older kernel. Then:
             sudo dkms autoinstall && sudo modprobe nvidia
     Source: https://github.com/pop-os/pop/issues/3117
         https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/

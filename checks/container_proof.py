@@ -13,7 +13,8 @@ _CAUSES = (
     *("cuda.init-fails", "container.docker-not-answering", "container.docker-from-snap", "container.docker-desktop"),
     *("container.toolkit-missing", "container.toolkit-config-invalid", "container.daemon-not-restarted"),
     *("container.runtime-not-registered", "container.runtime-program-missing", "container.cgroups-closed-to-rootless"),
-    *("container.cgroups-left-alone", "container.cdi-stale"),
+    *("container.cgroups-left-alone", "container.cdi-stale", "container.cdi-off", "container.ldconfig-missing"),
+    "container.toolkit-before-cgroups",
 )
 # What to type for a known error, besides what stands in the Fix section.
 _DO = {

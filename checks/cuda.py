@@ -62,6 +62,7 @@ def library_not_the_drivers(cuda: Cuda, gpus: Gpus) -> Iterator[Finding]:
         "fabric.not-completed",
         "cuda.library-is-stub",
         "cuda.library-not-the-drivers",
+        "cuda.hmm-breaks-init",
     ],
 )
 def init_fails(cuda: Cuda) -> Iterator[Finding]:

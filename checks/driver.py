@@ -76,6 +76,8 @@ def nouveau_bound(host: Host, boot: Boot) -> Iterator[Finding]:
             printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf
             sudo update-initramfs -u -k all || sudo dracut --force --regenerate-all
             sudo reboot
+        On the kernel's command line it is modprobe.blacklist=nouveau; rd.driver.blacklist=nouveau alone ends with the
+        initramfs. NVIDIA's .run installer only works once nouveau is out.
     Source: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (disable nouveau)
         https://github.com/NVIDIA/gpu-operator/issues/974
     """

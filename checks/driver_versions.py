@@ -99,11 +99,13 @@ def library_mismatch(driver: Driver, boot: Boot) -> Iterator[Finding]:
     """The driver's libraries and the loaded kernel module are of different versions.
 
     Why: the module refuses libraries of any other version: "Driver/library version mismatch". What runs already goes on
-        until it restarts; every new CUDA process and container fails. Mostly an upgrade of packages replaced the
-        libraries under the running module.
+        until it restarts; every new CUDA process and container fails. Mostly an upgrade of packages
+        (unattended-upgrades, dnf-automatic) replaced the libraries under the running module, or an older module was
+        loaded from an initramfs. A container sees it too, and its image is not the reason.
     Fix: reboot, or stop every user of the GPUs and load the module anew:
             sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia && sudo modprobe nvidia
         Then keep upgrades from coming by themselves: sudo apt-mark hold PACKAGES, or sudo dnf versionlock '*nvidia*'.
+        Where it comes back after a reboot, purge what another installer left, and rebuild the initramfs.
     Source: https://github.com/canonical/nvidia-graphics-drivers/pull/78
         https://github.com/NVIDIA/nvidia-container-toolkit/issues/394
     """

@@ -6,6 +6,11 @@ from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
 from lpxdoctor.facts.engine import Engine, Engines
 from lpxdoctor.facts.messages import Match
 
+_REFUSED = (
+    *("argument-unknown", "argument-refused", "architecture-unknown"),
+    *("context-longer-than-model", "batch-smaller-than-context"),
+)
+
 
 def _ended(engines: Engines, *names: str) -> Iterator[tuple[Engine, Match]]:
     """Yield each engine that fails for a cause of one of these names."""
@@ -42,9 +47,11 @@ def model_not_found(engines: Engines) -> Iterator[Finding]:
     """An engine does not find its model.
 
     Why: a path is looked up in the container, not on the host: a directory that is not mounted does not exist for it,
-        and vLLM then takes the path for the name of a repository.
+        and vLLM then takes the path for the name of a repository. A repository is fetched from a hub, which a host
+        without a network or behind a proxy does not reach.
     Fix: mount the directory (-v /models/NAME:/models/NAME:ro) and give --model the path that it has in the container;
-        for a repository compare the name with the one on its page.
+        for a repository compare the name with the one on its page. Without the hub: bring the files here and set
+        HF_HUB_OFFLINE=1, or name a mirror (HF_ENDPOINT) or the proxy (HTTPS_PROXY).
     Source: https://github.com/vllm-project/vllm/issues/8262
     """
     for engine, cause in _ended(engines, "model-not-found", "hub-unreachable"):
@@ -59,7 +66,8 @@ def port_in_use(engines: Engines) -> Iterator[Finding]:
     """An engine's port is taken by another program.
 
     Why: the model loads, and then the server cannot listen and everything ends; or Docker refuses to publish the port.
-    Fix: sudo ss -ltnp names the other program. End it, or give the engine another --port or -p.
+    Fix: sudo ss -ltnp names the other program. End it, or give the engine another --port or -p. VLLM_PORT is for the
+        engine's own processes and must not be the port of its API.
     Source: https://github.com/vllm-project/vllm/issues/8638
     """
     for engine, cause in _ended(engines, "port-in-use"):
@@ -75,7 +83,7 @@ def arguments_refused(engines: Engines) -> Iterator[Finding]:
     Fix: compare with docker run --rm IMAGE --help; for a new architecture take a newer image.
     Source: https://docs.vllm.ai/en/latest/cli/serve.html; https://docs.vllm.ai/en/latest/models/supported_models.html
     """
-    for engine, cause in _ended(engines, "argument-unknown", "architecture-unknown", "context-longer-than-model"):
+    for engine, cause in _ended(engines, *_REFUSED):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 

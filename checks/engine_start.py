@@ -44,11 +44,13 @@ def _option(engine: Engine, *names: str) -> Seen:
 
 @check("engine.fabric-not-ready", Severity.FAIL, layer="driver", after=["fabric.manager-not-running", _PASSTHROUGH])
 def fabric_not_ready(engines: Engines) -> Iterator[Finding]:
-    """An engine ended with CUDA error 802: the NVSwitch fabric is not up.
+    """A program ended with CUDA error 802: the NVSwitch fabric is not up.
 
-    Why: on a board with NVSwitches no GPU computes until fabric manager, of the driver's very version, has set the
-        switches up. nvidia-smi looks healthy all the while.
-    Fix: sudo systemctl restart nvidia-fabricmanager, then nvidia-smi -q | grep -A3 Fabric must say Completed.
+    Why: on a board with NVSwitches (SXM, HGX, DGX) no GPU computes until Fabric Manager, of the driver's very version,
+        has set the switches up. nvidia-smi looks healthy all the while, and PCIe cards need none of it.
+    Fix: install nvidia-fabricmanager of exactly the driver's version, hold both packages, and start it: sudo systemctl
+        enable --now nvidia-fabricmanager. Boards from HGX B200 on need nvlsm and ib_umad too. Then nvidia-smi -q |
+        grep -A3 Fabric must say Completed.
     Source: https://github.com/NVIDIA/gpu-operator/issues/2781; https://github.com/dstackai/dstack/issues/2348
     """
     for engine, cause in _ended(engines, "fabric-not-ready"):
@@ -59,8 +61,9 @@ def fabric_not_ready(engines: Engines) -> Iterator[Finding]:
 def compat_library_shadows_driver(engines: Engines) -> Iterator[Finding]:
     """An engine ended with CUDA error 803: it used the image's libcuda in place of the host's.
 
-    Why: the image puts its compat directory on the loader's path. That libcuda is for hosts with an older driver; over
-        a newer kernel module it refuses to work, while nvidia-smi is fine.
+    Why: the image puts its compat directory (/usr/local/cuda/compat) on the loader's path. That libcuda is for hosts
+        with an older driver; over a newer kernel module it refuses to work, while nvidia-smi is fine. On the host
+        itself the same error comes after a driver upgrade without a reboot.
     Fix: give the host's library precedence: -e LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu, or /usr/local/nvidia/lib64
         where it is mounted there; or take an image in which the compat directory is an opt-in.
     Source: https://github.com/gpustack/gpustack/issues/4678; https://github.com/vllm-project/vllm/pull/33992
@@ -80,11 +83,13 @@ def driver_too_old(engines: Engines) -> Iterator[Finding]:
 
     Why: its CUDA is newer than what the driver carries. Minor-version compatibility reaches over one major version of
         CUDA only, and forward compatibility (error 804) is for data-centre GPUs.
-    Fix: upgrade the driver, or take an image of an older CUDA: for vLLM the tag that ends in -cu129.
+    Fix: upgrade the driver to one that carries the image's CUDA (nvidia-smi shows it), or take an image of an older
+        CUDA: for vLLM the tag that ends in -cu129. NVIDIA_DISABLE_REQUIRE=1 only silences the question, and helps where
+        the image's compat libraries serve this GPU.
     Source: https://github.com/vllm-project/vllm/issues/5635; https://github.com/vllm-project/vllm/issues/5510;
         https://docs.nvidia.com/deploy/cuda-compatibility/
     """
-    for engine, cause in _ended(engines, "driver-too-old", "forward-compatibility-refused"):
+    for engine, cause in _ended(engines, "driver-too-old", "forward-compatibility-refused", "ptx-too-new"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
@@ -111,7 +116,8 @@ def started_without_gpu(engines: Engines) -> Iterator[Finding]:
     Why: Docker hands a GPU over only where it is asked to, and by a way that is set up on this host. Without one there
         is no libcuda in the container, and the engine cannot tell which device to use.
     Fix: recreate it with --device nvidia.com/gpu=all or --gpus all, whichever works here (see
-        container.gpus-flag-fails).
+        container.gpus-flag-fails); with an empty or wrong CUDA_VISIBLE_DEVICES or NVIDIA_VISIBLE_DEVICES it sees none
+        either.
     Source: https://github.com/vllm-project/vllm/issues/27268
     """
     for engine, cause in _ended(engines, "no-gpu-in-container", *_NOT_HANDED_OVER):
@@ -123,9 +129,10 @@ def started_without_gpu(engines: Engines) -> Iterator[Finding]:
 def lost_its_gpu(engines: Engines) -> Iterator[Finding]:
     """An engine had a GPU and lost it while it ran.
 
-    Why: systemd wrote the device rules of the container anew, as it does at a daemon-reload, and the GPU that the
-        toolkit's hook had added is not among them.
-    Fix: restart the container, which brings the GPU back. For good: hand it over by CDI (--device nvidia.com/gpu=all).
+    Why: systemd wrote the device cgroup of the container anew, as it does at a daemon-reload, and the GPU that the
+        toolkit's hook had added is not among the rules. The host is fine all the while.
+    Fix: restart the container, which brings the GPU back. For good: hand it over by CDI (--device nvidia.com/gpu=all),
+        or pass each /dev/nvidia* node by --device; "native.cgroupdriver=cgroupfs" in daemon.json is the last resort.
     Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
     """
     for engine, cause in _ended(engines, "gpu-lost-by-container", "gpu-denied"):
@@ -139,9 +146,10 @@ def lost_its_gpu(engines: Engines) -> Iterator[Finding]:
 def no_code_for_gpu(engines: Engines) -> Iterator[Finding]:
     """The engine's image has no code for this GPU.
 
-    Why: kernels are compiled for the compute capabilities that the image's makers chose. An older GPU was dropped from
-        them, or a newer one is not yet in them.
-    Fix: for a new GPU take a newer image; for one below compute capability 7.5 one of vLLM 0.19 or older.
+    Why: kernels are compiled for the compute capabilities (sm_75 ... sm_120) that the image's makers chose. An older
+        GPU was dropped from them, or a newer one is not yet in them. Neither driver nor memory is the reason.
+    Fix: for a new GPU take a newer image, or a wheel built for it (Blackwell: CUDA 12.8 and newer); for one below
+        compute capability 7.5 one of vLLM 0.19 or older, and below 7.0 another engine.
     Source: https://github.com/vllm-project/vllm/issues/16307; https://github.com/vllm-project/vllm/issues/1936
     """
     for engine, cause in _ended(engines, "no-kernel-image"):
@@ -152,7 +160,8 @@ def no_code_for_gpu(engines: Engines) -> Iterator[Finding]:
 def number_format_unsupported(engines: Engines) -> Iterator[Finding]:
     """The model asks for a number format that this GPU does not compute in.
 
-    Why: bfloat16 came with compute capability 8.0, FP8 with 8.9. Many models name bfloat16 as their format.
+    Why: bfloat16 came with compute capability 8.0 (Ampere), FP8 with 8.9 (Ada, Hopper), FP4 with Blackwell. Many models
+        name bfloat16 as their format.
     Fix: --dtype half in place of bfloat16; for FP8 weights on an older GPU a model quantized otherwise (AWQ, GPTQ), or
         --kv-cache-dtype auto where only the cache asks for it.
     Source: https://github.com/vllm-project/vllm/issues/946;
@@ -187,7 +196,7 @@ def shared_memory_ran_out(engines: Engines) -> Iterator[Finding]:
         yield _finding(engine, cause, size, Seen("--ipc", engine.ipc))
 
 
-@check("engine.gpus-do-not-talk", Severity.FAIL, layer="engine")
+@check("engine.gpus-do-not-talk", Severity.FAIL, layer="engine", after=["engine.shared-memory-ran-out"])
 def gpus_do_not_talk(engines: Engines) -> Iterator[Finding]:
     """An engine ended because its GPUs could not talk to each other.
 
@@ -198,7 +207,7 @@ def gpus_do_not_talk(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html;
         https://github.com/NVIDIA/nccl/issues/2079
     """
-    for engine, cause in _ended(engines, "nccl-failed"):
+    for engine, cause in _ended(engines, "nccl-failed", "nccl-no-interface", "nccl-multicast", "peer-access-refused"):
         yield _finding(engine, cause, Seen("ranks", str(engine.ranks)))
 
 
@@ -210,8 +219,9 @@ def memory_held_by_others(engines: Engines) -> Iterator[Finding]:
     """An engine did not start because others hold the GPU's memory.
 
     Why: vLLM takes a share of the whole GPU, 0.92 where nothing else is said, and refuses to start where less is free.
-        Mostly an earlier engine has not ended yet, or another process uses the card.
-    Fix: see who holds it (nvidia-smi, docker ps) and end that; else lower --gpu-memory-utilization.
+        Mostly an earlier engine has not ended yet, or some other process uses the card.
+    Fix: see who holds it (nvidia-smi, docker ps, fuser -v /dev/nvidia*) and end that other process; else lower
+        --gpu-memory-utilization below the share that is free.
     Source: https://github.com/vllm-project/vllm/issues/20305
     """
     for engine, cause in _ended(engines, "memory-held-by-others"):
@@ -223,9 +233,9 @@ def context_exceeds_kv_cache(engines: Engines) -> Iterator[Finding]:
     """An engine did not start because one request of the full context does not fit into the KV cache.
 
     Why: the context length is the model's own where --max-model-len does not say another, and it must fit at least once
-        into what the weights leave of the memory.
-    Fix: set --max-model-len to what you need, at most what the log names; --kv-cache-dtype fp8 doubles the room on GPUs
-        that have FP8.
+        into what the weights leave of the memory of the smallest GPU in use.
+    Fix: set --max-model-len to what you need, at most what the log names; raise --gpu-memory-utilization a little;
+        --kv-cache-dtype fp8 doubles the room on GPUs that have FP8; else a quantized model or more GPUs.
     Source: https://github.com/vllm-project/vllm/issues/34076;
         https://docs.vllm.ai/en/latest/configuration/conserving_memory.html
     """
@@ -242,7 +252,7 @@ def out_of_gpu_memory(engines: Engines) -> Iterator[Finding]:
     Why: the weights do not fit, or --gpu-memory-utilization leaves too little for activations and CUDA graphs, which
         are captured last.
     Fix: lower --gpu-memory-utilization or --max-num-seqs; where already the weights do not fit, take a quantized model
-        or more GPUs.
+        or more GPUs (--tensor-parallel-size). --enforce-eager saves the graphs' memory and costs decode speed.
     Source: https://github.com/vllm-project/vllm/issues/57475;
         https://docs.vllm.ai/en/latest/configuration/conserving_memory.html
     """

@@ -41,13 +41,28 @@ class Seen:
 class Finding:
     """One thing that is wrong: on which part of the host, what was seen, and what to type against it here.
 
-    Where do is empty, the Fix section of the check stands.
+    Where do is empty, the Fix section of the check stands. confirm is what to look at to be sure, or to decide between
+    causes; where the host itself was asked there is nothing left to confirm.
     """
 
     message: str
     subject: str = ""
     seen: tuple[Seen, ...] = ()
     do: tuple[str, ...] = ()
+    confirm: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a text says of a check's fault; rank 0 states it, a higher one only points to it.
+
+    severity: where the text shows more than the check could, as that what it warns of has happened; None for its own.
+    """
+
+    id: str
+    finding: Finding
+    rank: int = 0
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """Checks, facts and policy in; a result for each check out, with what follows from a failure BLOCKED by it."""
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from lpxdoctor.check import CHAIN, Check, Finding, NotApplicable, Severity
+from lpxdoctor.check import CHAIN, Check, Finding, NotApplicable, Proof, Severity
 from lpxdoctor.evidence import Evidence, Probe, Unreadable
 from lpxdoctor.facts.fact import Fact
 from lpxdoctor.policy import Policy, Waiver
@@ -34,6 +34,7 @@ class Result:
     reason: str = ""
     blocked_by: str = ""
     waiver: Waiver | None = None
+    rank: int = 0  # of what was found: 0 where it was seen or stated, higher where something only points to it
 
     @property
     def failed(self) -> bool:
@@ -52,12 +53,16 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """All results of one host, the facts that they rest on, and how much of what applies was judged."""
+    """All results of one host, the facts that they rest on, and how much of what applies was judged.
+
+    excerpt: whether it rests on what somebody chose to show, which can prove a fault and never that all is well.
+    """
 
     host: str
     facts: Mapping[type[Fact], Fact]
     results: tuple[Result, ...]
     min_coverage: float
+    excerpt: bool = False
 
     def of(self, *states: State) -> tuple[Result, ...]:
         """The results in these states."""
@@ -67,14 +72,15 @@ class Judgement:
     def found(self) -> tuple[Result, ...]:
         """What was found, the root cause first: failures before warnings, earlier in the chain before later.
 
-        Within one link of the chain, what explains more of the rest comes first.
+        What is seen comes before what something only points to; within one link of the chain, what explains more of the
+        rest comes first.
         """
         severities = list(Severity)
 
-        def rank(result: Result) -> tuple[int, int, int]:
+        def rank(result: Result) -> tuple[int, int, int, int]:
             word = result.check.id.partition(".")[0]
             link = CHAIN.index(word) if word in CHAIN else len(CHAIN)  # a site's checks may have words of their own
-            return severities.index(result.severity), link, -len(self.blocked_by(result.check.id))
+            return severities.index(result.severity), result.rank, link, -len(self.blocked_by(result.check.id))
 
         return tuple(sorted(self.of(State.FOUND), key=rank))
 
@@ -94,6 +100,9 @@ class Judgement:
         ran, of = self.coverage
         if any(result.failed for result in self.results):
             return Verdict.FAILED
+        if self.excerpt:
+            warned = any(result.severity is Severity.WARN for result in self.found)
+            return Verdict.WARNING if warned else Verdict.UNKNOWN
         if ran == 0 or ran < self.min_coverage * of or self.of(State.CRASHED):
             return Verdict.UNKNOWN
         warned = any(result.severity is Severity.WARN for result in self.found)
@@ -112,7 +121,13 @@ def probes_of(checks: Iterable[Check[...]]) -> tuple[Probe, ...]:
 
 
 def evaluate(
-    checks: Iterable[Check[...]], evidence: Evidence, policy: Policy, today: datetime.date | None = None
+    checks: Iterable[Check[...]],
+    evidence: Evidence,
+    policy: Policy,
+    today: datetime.date | None = None,
+    *,
+    proofs: Iterable[Proof] = (),
+    judged: Collection[str] | None = None,
 ) -> Judgement:
     """Judge a host.
 
@@ -121,25 +136,58 @@ def evaluate(
         evidence: what the host answered.
         policy: thresholds, and what is disabled, waived or of another severity here.
         today: until when a waiver holds is compared with it; without it no waiver holds.
+        proofs: what a text says of faults; they count beside what the checks find themselves.
+        judged: of an excerpt, the ids of the checks that may judge it, each of what is there and none of what is not;
+            None where the evidence is the host's own.
     """
     wanted = [check for check in checks if check.id not in policy.disabled]
     facts = {kind: kind.parse(evidence) for kind in facts_of(wanted)}
+    proven = {proof.id: proof for proof in proofs}
     results: dict[str, Result] = {}
     for check in wanted:
         severity = Severity(policy.severity.get(check.id, check.severity.value))
-        root = next((root for earlier in check.after if (root := _root(results.get(earlier)))), "")
+        proof = proven.get(check.id)
+        # What is proven more directly than a fault before it does not wait for that one.
+        limit = proof.rank if proof else None
+        root = next((root for earlier in check.after if (root := _root(results, earlier, limit))), "")
         if root:
             results[check.id] = Result(check, State.BLOCKED, severity, blocked_by=root)
-        else:
-            results[check.id] = _waived(_judge(check, severity, facts, policy), policy, today)
-    return Judgement(evidence.host, facts, tuple(results.values()), policy.limits.min_coverage)
+            continue
+        own = judged is None or check.id in judged
+        result = (
+            _judge(check, severity, facts, policy) if own else Result(check, State.UNKNOWN, severity, reason=_EXCERPT)
+        )
+        if judged is not None and result.state is State.PASS:
+            result = replace(result, state=State.UNKNOWN, reason=_EXCERPT)
+        results[check.id] = _waived(_with(result, proof), policy, today)
+    found = tuple(results.values())
+    return Judgement(evidence.host, facts, found, policy.limits.min_coverage, excerpt=judged is not None)
 
 
-def _root(result: Result | None) -> str:
-    """Return the id of the failure at the root of a result, "" where it neither failed nor is blocked."""
+_EXCERPT = "what was given does not show it"
+
+
+def _with(result: Result, proof: Proof | None) -> Result:
+    """Return the result with what a text proves besides."""
+    if proof is None:
+        return result
+    severity = proof.severity or result.severity
+    if proof.rank > 1 and severity is Severity.FAIL:  # what is only possible is no failure
+        severity = Severity.WARN
+    findings = (proof.finding, *result.findings)
+    return replace(result, state=State.FOUND, severity=severity, findings=findings, reason="", rank=proof.rank)
+
+
+def _root(results: Mapping[str, Result], id_: str, limit: int | None) -> str:
+    """Return the id of the failure at the root of a result, "" where it neither failed nor is blocked.
+
+    With a limit, a failure of a higher rank counts as none.
+    """
+    result = results.get(id_)
     if result is None:
         return ""
-    return result.check.id if result.failed else result.blocked_by
+    root = result.check.id if result.failed else result.blocked_by
+    return "" if root and limit is not None and results[root].rank > limit else root
 
 
 def _judge(check: Check[...], severity: Severity, facts: Mapping[type[Fact], Fact], policy: Policy) -> Result:

@@ -12,6 +12,7 @@ from lpxdoctor.errors import DoctorError, UsageError
 COMMANDS = {
     "check": "Judge this host, or recorded evidence, and name one root cause.",
     "checks": "List the checks.",
+    "diagnose": "Name the cause in a pasted report, a log, an archive, or of a symptom.",
     "explain": "Show why a check matters, how to fix what it finds, and its source.",
     "collect": "Write down what the probes see, as evidence to keep or to send.",
     "plan": "Say whether a model fits a GPU, with what engine arguments, and how fast it can be.",

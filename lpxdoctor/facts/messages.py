@@ -1,18 +1,48 @@
 """Text that a program printed in; which known errors stand in it, and what they say of this host, out."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any, Literal
 
 import msgspec
 
 from lpxdoctor import bundled
+from lpxdoctor.facts.anchors import anchors
 
 Layer = Literal["hardware", "driver", "engine", "deployment"]
+Sure = Literal["stated", "likely", "possible"]
+SURENESS: tuple[Sure, ...] = ("stated", "likely", "possible")
+SeverityWord = Literal["fail", "warn", "info"]
 
 _LINE_CHARS = 400
+_LINES_SHOWN = 3
+# Where a message of the kernel module goes on in the next line, under a time stamp of its own or not.
+_NEXT_LINE = r"(?:\s+(?:[^\n]{0,80}?NVRM:\s*)?)"
+# "no Xid 79 since" tells of none; a message that itself begins with No is matched from there on.
+_DENIED = re.compile(
+    r"(?:\b(?:no|without|never|zero|nor)\s+(?:[\w-]+\s+){0,2}|(?:\b(?:did|do|does|is|was|were)\s?(?:not|n't)\s+)"
+    r"(?:[\w-]+\s+){0,2}|(?:没有|未见|不再|并无|无)\s*(?:[\w-]+\s*)?)[\"'(`]?$",
+    re.IGNORECASE,
+)
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a known error means under conditions: when must all, unless must none of them stand in the whole text."""
+
+    when: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    proves: str = ""
+    meaning: str = ""
+    sure: Sure | None = None
+    severity: SeverityWord | None = None
+    ask: tuple[str, ...] = ()
+
+    def holds(self, text: str) -> bool:
+        """Tell whether its conditions do."""
+        wanted = all(compiled(pattern).search(text) for pattern in self.when)
+        return wanted and not any(compiled(pattern).search(text) for pattern in self.unless)
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,10 +53,32 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     pattern: str
     meaning: str
     source: str
+    proves: str
+    sure: Sure = "stated"
+    engine: bool = False
+    severity: SeverityWord | None = None
+    when: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    but: tuple[Reading, ...] = ()
 
     def search(self, text: str) -> re.Match[str] | None:
-        """Find it in a text; re keeps the compiled pattern."""
-        return re.search(self.pattern, text, re.IGNORECASE)
+        """Find it in a text."""
+        return compiled(self.pattern).search(text)
+
+    def reading(self, text: str) -> Reading | None:
+        """Return what it means in this text, None where it means nothing here."""
+        own = Reading(when=self.when, unless=self.unless)
+        if not own.holds(text):
+            return None
+        other = next((reading for reading in self.but if reading.holds(text)), own)
+        return Reading(
+            proves=other.proves or self.proves,
+            meaning=other.meaning or self.meaning,
+            sure=other.sure or self.sure,
+            severity=other.severity or self.severity,
+            ask=other.ask or self.ask,
+        )
 
 
 @dataclass(frozen=True)
@@ -41,6 +93,21 @@ class Match:
     meaning: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What a text says: which check it proves, in which words, how surely; lines are (number from 1, text)."""
+
+    name: str
+    proves: str
+    message: str
+    sure: Sure
+    severity: SeverityWord | None
+    ask: tuple[str, ...]
+    lines: tuple[tuple[int, str], ...]
+    times: int
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
 @lru_cache(maxsize=1)
 def table() -> tuple[Known, ...]:
     """Return the known errors, causes far below first."""
@@ -48,22 +115,101 @@ def table() -> tuple[Known, ...]:
     return msgspec.convert(rows, tuple[Known, ...])
 
 
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of the table, ready to search with; <nl> in it is where a kernel message may be wrapped."""
+    return re.compile(pattern.replace("<nl>", _NEXT_LINE), re.IGNORECASE | re.MULTILINE)
+
+
+@cache
+def _anchors(pattern: str) -> tuple[str, ...]:
+    return anchors(pattern.replace("<nl>", r"\s*"))
+
+
 def find(text: str) -> tuple[Match, ...]:
-    """Return the known errors in a text, each at its first place, causes far below first."""
-    found = ((known, known.search(text)) for known in table())
-    return tuple(_match(known, match, text) for known, match in found if match)
+    """Return the known errors of engines in a text, each at its first place, causes far below first."""
+    found = _found(text, text.lower())
+    read = ((known, match, known.reading(text)) for known, match in found if known.engine)
+    return tuple(_match(known, match, reading.meaning, text) for known, match, reading in read if reading)
 
 
-def _match(known: Known, match: re.Match[str], text: str) -> Match:
-    begin = text.rfind("\n", 0, match.start()) + 1
-    end = text.find("\n", match.end())
-    line = text[begin : end if end >= 0 else None].strip()
-    values = {name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value}
+def tell(text: str, about: Mapping[str, str]) -> tuple[Told, ...]:
+    """Return all that a text says of a host, causes far below first.
+
+    Args:
+        text: what a program or a person wrote.
+        about: what else is known, {"gpu": "NVIDIA L4", "arch": "Ada", ...}: conditions see it as lines "@arch=Ada",
+            and meanings name it in braces.
+    """
+    whole = text + "\n" + "".join(f"@{name}={value}\n" for name, value in about.items())
+    told = (_told(known, text, whole, about) for known, _ in _found(text, text.lower()))
+    return tuple(each for each in told if each)
+
+
+def _found(text: str, lowered: str) -> Iterator[tuple[Known, re.Match[str]]]:
+    """Yield the known errors in a text with their first match; most are ruled out by a word that they need."""
+    for known in table():
+        needed = _anchors(known.pattern)
+        if not needed or any(word in lowered for word in needed):
+            found = known.search(text)
+            if found:
+                yield known, found
+
+
+def _told(known: Known, text: str, whole: str, about: Mapping[str, str]) -> Told | None:
+    matches = [found for found in compiled(known.pattern).finditer(text) if not _denied(text, found.start())]
+    reading = known.reading(whole) if matches else None
+    if reading is None:
+        return None
+    values = {**about, **{name: value for found in reversed(matches) for name, value in _values(found).items()}}
+    first = {text.rfind("\n", 0, found.start()): found for found in reversed(matches)}  # of each line the first
+    shown = [first[begin] for begin in sorted(first)[:_LINES_SHOWN]]
+    return Told(
+        name=known.name,
+        proves=reading.proves,
+        message=filled(reading.meaning, values),
+        sure=reading.sure or "stated",
+        severity=reading.severity,
+        ask=tuple(filled(line, values) for line in reading.ask),
+        lines=tuple((text.count("\n", 0, found.start()) + 1, _line(text, found)) for found in shown),
+        times=len(first),
+        values=values,
+    )
+
+
+def _denied(text: str, at: int) -> bool:
+    """Tell whether the words before a match in its line say that there is no such thing."""
+    return _DENIED.search(text, max(text.rfind("\n", 0, at) + 1, at - 60), at) is not None
+
+
+def _match(known: Known, match: re.Match[str], meaning: str, text: str) -> Match:
+    values = _values(match)
     return Match(
         name=known.name,
         layer=known.layer,
-        line=line[:_LINE_CHARS],
+        line=_line(text, match),
         number=text.count("\n", 0, match.start()) + 1,
         values=values,
-        meaning=" ".join(re.sub(r"\{(\w+)\}", lambda group: values.get(group[1], ""), known.meaning).split()),
+        meaning=filled(meaning, values),
     )
+
+
+def _values(match: re.Match[str]) -> dict[str, str]:
+    """Return what the groups caught; a group may come several times with a number behind its name."""
+    return {name.rstrip("0123456789"): value for name, value in match.groupdict().items() if value}
+
+
+def _line(text: str, match: re.Match[str]) -> str:
+    begin = text.rfind("\n", 0, match.start()) + 1
+    end = text.find("\n", match.end())
+    return text[begin : end if end >= 0 else None].strip()[:_LINE_CHARS]
+
+
+def filled(meaning: str, values: Mapping[str, Any]) -> str:
+    """Return a meaning with the values in its braces; a part in brackets goes where one of its values is not known."""
+
+    def part(found: re.Match[str]) -> str:
+        return found[1] if all(values.get(name) for name in re.findall(r"\{(\w+)\}", found[1])) else ""
+
+    whole = re.sub(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]", part, meaning)
+    return " ".join(re.sub(r"\{(\w+)\}", lambda group: str(values.get(group[1], "")), whole).split())

@@ -22,7 +22,10 @@ class SeenDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FindingDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong. fix is prose or commands, a line each; blocked are the checks that wait for it."""
+    """One thing that is wrong. fix is prose or commands, a line each; blocked are the checks that wait for it.
+
+    confirm is what to run to be sure, or to decide between causes: empty where the host itself was asked.
+    """
 
     id: str
     severity: SeverityWord
@@ -34,6 +37,7 @@ class FindingDocument(msgspec.Struct, frozen=True, kw_only=True):
     fix: str
     blocked: tuple[str, ...]
     evidence: tuple[SeenDocument, ...]
+    confirm: tuple[str, ...] = ()
 
 
 class UnknownDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +55,14 @@ class WaivedDocument(msgspec.Struct, frozen=True, kw_only=True):
     until: str
 
 
+class QuestionDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look at next where a text does not decide: in which layer, what, and the command that shows it."""
+
+    layer: str
+    question: str
+    command: str
+
+
 class CoverageDocument(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the checks that apply to this host were judged."""
 
@@ -59,7 +71,10 @@ class CoverageDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """The report: findings in order, the root cause first; checks gives every check's state."""
+    """The report: findings in order, the root cause first; checks gives every check's state.
+
+    questions is empty but for a diagnosis that what was given does not decide.
+    """
 
     schema: Literal[1]
     lpxdoctor: str
@@ -70,9 +85,10 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[UnknownDocument, ...]
     waived: tuple[WaivedDocument, ...]
     checks: dict[str, str]
+    questions: tuple[QuestionDocument, ...] = ()
 
 
-def document(judgement: Judgement) -> Document:
+def document(judgement: Judgement, questions: tuple[QuestionDocument, ...] = ()) -> Document:
     """Return the report of a judgement as a typed value."""
     ran, of = judgement.coverage
     waivers = [(result.check.id, result.waiver) for result in judgement.results if result.waiver]
@@ -89,6 +105,7 @@ def document(judgement: Judgement) -> Document:
         ),
         waived=tuple(WaivedDocument(id=id_, reason=w.reason, until=w.until.isoformat()) for id_, w in waivers),
         checks={result.check.id: result.state.value for result in judgement.results},
+        questions=questions,
     )
 
 
@@ -114,14 +131,15 @@ def _findings(judgement: Judgement, result: Result) -> list[FindingDocument]:
             fix="\n".join(finding.do) or check.cure,
             blocked=judgement.blocked_by(check.id),
             evidence=tuple(SeenDocument(what=s.what, value=s.value, where=s.where) for s in finding.seen),
+            confirm=finding.confirm,
         )
         for finding in result.findings
     ]
 
 
-def render(judgement: Judgement) -> str:
+def render(judgement: Judgement, questions: tuple[QuestionDocument, ...] = ()) -> str:
     """Return the report as indented JSON text."""
-    return msgspec.json.format(msgspec.json.encode(document(judgement)), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(document(judgement, questions)), indent=2).decode() + "\n"
 
 
 def schema() -> dict[str, Any]:

@@ -29,18 +29,18 @@ def render(judgement: Judgement, console: Console, *, seconds: float | None = No
         seconds: how long collecting and judging took; None for recorded evidence.
         verbose: every finding in full, and a line for every check.
     """
-    signs = _signs(console)
+    signs = signs_of(console)
     for block in _blocks(judgement, signs, seconds, verbose=verbose):
         console.print(block, highlight=False, soft_wrap=False)
 
 
-def _signs(console: Console) -> dict[str, str]:
+def signs_of(console: Console) -> dict[str, str]:
     """Return the signs that the console's encoding has: a GBK or ASCII terminal lacks the usual ones."""
-    usual = {"fail": "✗", "warn": "!", "info": "i", "ok": "✓", "unknown": "?", "dot": "·", "times": "×"}
+    usual = {"fail": "✗", "warn": "!", "info": "i", "ok": "✓", "unknown": "?", "dot": "·", "times": "×", "more": "…"}
     try:
         "".join(usual.values()).encode(console.encoding)
     except (UnicodeEncodeError, LookupError):
-        return {**usual, "fail": "X", "ok": "OK", "dot": "-", "times": "x"}
+        return {**usual, "fail": "X", "ok": "OK", "dot": "-", "times": "x", "more": "..."}
     return usual
 
 
@@ -59,7 +59,7 @@ def _blocks(
     failures = [result for result in judgement.found if result.severity is Severity.FAIL]
     for result in failures:
         yield ""
-        yield from _in_full(judgement, result, signs)
+        yield from in_full(judgement, result, signs)
     if verdict is Verdict.UNKNOWN:
         yield ""
         yield from _too_little(judgement, signs)
@@ -72,8 +72,8 @@ def _blocks(
     yield _counts(judgement, signs, seconds)
 
 
-def _in_full(judgement: Judgement, result: Result, signs: dict[str, str]) -> Iterator[RenderableType]:
-    """Yield one result with all that was seen, why it matters, what to type, and what waits for it."""
+def in_full(judgement: Judgement, result: Result, signs: dict[str, str]) -> Iterator[RenderableType]:
+    """Yield one result with all that was seen, why it matters, what to type, how to be sure, and what waits for it."""
     check = result.check
     yield _title(result, signs)
     for finding in result.findings:
@@ -85,9 +85,12 @@ def _in_full(judgement: Judgement, result: Result, signs: dict[str, str]) -> Ite
     commands = tuple(dict.fromkeys(command for finding in result.findings for command in finding.do))
     todo = Group(*(Text(command, "bold") for command in commands)) if commands else Text(_flowing(check.cure))
     yield _labelled("Do", todo)
+    confirm = tuple(dict.fromkeys(line for finding in result.findings for line in finding.confirm))
+    if confirm:
+        yield _labelled("Sure", Group(*(Text(line) for line in confirm)))
     waiting = judgement.blocked_by(check.id)
     if waiting:
-        ids = ", ".join(waiting[:_IDS_SHOWN]) + (", …" if len(waiting) > _IDS_SHOWN else "")
+        ids = ", ".join(waiting[:_IDS_SHOWN]) + (f", {signs['more']}" if len(waiting) > _IDS_SHOWN else "")
         noun = "check waits" if len(waiting) == 1 else "checks wait"
         yield Padding(Text(f"{len(waiting)} {noun} for this one ({ids})", "dim"), (0, 0, 0, 2), expand=False)
 
@@ -128,7 +131,7 @@ def _others(
     for result in others:
         if verbose:
             yield ""
-            yield from _in_full(judgement, result, signs)
+            yield from in_full(judgement, result, signs)
         elif result.severity is Severity.WARN and shown < _WARNINGS_SHOWN:
             yield ""
             yield _title(result, signs)

@@ -6,6 +6,7 @@ from typing import Any
 from lpxdoctor import bundled, policy
 from lpxdoctor.catalog import load_file
 from lpxdoctor.check import Check, Finding
+from lpxdoctor.facts.symptoms import Symptoms
 from lpxdoctor.policy import Policy
 
 
@@ -20,7 +21,7 @@ def bundled_policy() -> Policy:
 
 
 def found(check_id: str, *given: Any) -> list[Finding]:
-    """Return what a check finds in these facts; where it wants a policy and none is given, in the bundled one."""
-    facts = {type(fact): fact for fact in (bundled_policy(), *given)}
+    """Return what a check finds in these facts; where none are given, by the bundled policy and with nothing told."""
+    facts = {type(fact): fact for fact in (bundled_policy(), Symptoms(symptoms=()), *given)}
     check = by_id()[check_id]
     return list(check(**{name: facts[kind] for name, kind in check.parameters.items()}))

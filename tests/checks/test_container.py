@@ -188,6 +188,7 @@ def test_a_host_with_podman_is_at_most_told_so(id_: str) -> None:
 def test_every_check_has_a_firing_test() -> None:
     elsewhere = {"option-set-twice", "security-denials", "reload-loses-gpus", "device-links-missing"}
     elsewhere |= {"cdi-stale", "cdi-late-at-boot"}
+    elsewhere |= {"cdi-off", "ldconfig-missing", "toolkit-before-cgroups", "image-not-pulled"}  # test_told.py
     assert set(CHECKS) == FAULTS.keys() | {f"container.{name}" for name in elsewhere}
 
 

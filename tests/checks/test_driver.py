@@ -27,6 +27,7 @@ from tests.checks.driver_faults import (
     judged,
 )
 from tests.checks.judging import by_id, found
+from tests.checks.test_told import TOLD
 from tests.facts.builders_boot import NOUVEAU_KO, healthy_boot, image, kernel, without_nvidia
 from tests.facts.builders_driver import LIB, PACKAGES, healthy_driver, libraries, no_driver
 from tests.facts.builders_gpu import pci_gpu
@@ -60,7 +61,8 @@ def test_it_is_silent_on_other_healthy_drivers(check_id: str) -> None:
 
 
 def test_every_check_of_the_driver_is_tested() -> None:
-    tested = {*CHANGED, "driver.not-the-expected-version"}
+    told = {check_id for check_id in TOLD if check_id.startswith("driver.")}
+    tested = {*CHANGED, "driver.not-the-expected-version", "driver.firmware-missing", *told}
     assert {check_id for check_id in by_id() if check_id.startswith("driver.")} == tested
 
 

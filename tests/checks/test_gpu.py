@@ -283,5 +283,6 @@ def test_every_check_of_a_gpu_has_a_firing_test() -> None:
         *("gpu.power-cable-missing", "gpu.not-initialised", "gpu.no-handle", "gpu.dropped-by-driver"),
         *("gpu.newer-than-driver", "gpu.models-mixed", "gpu.pcie-width-degraded", "gpu.nvlink-down"),
         *("gpu.xid-hardware", "gpu.xid-driver", "gpu.xid-program", "gpu.xid-minor", "gpu.xid-unknown"),
+        "gpu.gsp-timeout",
     )
     assert {check_id for check_id in by_id() if check_id.startswith("gpu.")} == {*ONE_GPU, *others}

@@ -1,0 +1,59 @@
+"""What a person tells of a host in; the symptoms that are known among it out. Nobody can see them but who tells."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from lpxdoctor.evidence import Answer, Evidence
+from lpxdoctor.facts import messages
+from lpxdoctor.facts.fact import Fact, known
+
+KEY = "told"  # in evidence; no probe asks for it
+NOBODY = "nobody told of a symptom: lpxdoctor diagnose --symptom takes one"
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """A symptom: the check that explains it, what it means, and the words that told it."""
+
+    check: str
+    meaning: str
+    words: str
+    ask: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symptoms(Fact):
+    """Everything that was told."""
+
+    symptoms: tuple[Symptom, ...] | None  # None where nobody told anything
+
+    def of(self, check: str) -> tuple[Symptom, ...]:
+        """Return the symptoms that a check explains."""
+        return tuple(symptom for symptom in self.symptoms or () if symptom.check == check)
+
+    @classmethod
+    def parse(cls, evidence: Evidence) -> "Symptoms":
+        """Return what was told; never raises."""
+        return cls(symptoms=known(partial(_symptoms, evidence.answers.get(KEY))))
+
+
+def _symptoms(answer: Answer | None) -> tuple[Symptom, ...] | None:
+    if answer is None:
+        return None
+    return tuple(_symptom(raw) for raw in answer.value)
+
+
+def _symptom(raw: dict[str, Any]) -> Symptom:
+    return Symptom(str(raw["check"]), str(raw["meaning"]), str(raw["words"]), tuple(raw["ask"]))
+
+
+def answer(text: str) -> Answer:
+    """Return what a text tells, as an answer to keep in evidence."""
+    told = messages.tell(text, {})
+    return Answer(
+        [
+            {"check": each.proves, "meaning": each.message, "words": each.lines[0][1], "ask": list(each.ask)}
+            for each in told
+        ]
+    )

@@ -1,0 +1,206 @@
+"""A pasted text in; what it says of the host besides its faults, {"gpu": ..., "driver": ..., "kernel": ...}, out."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from lpxdoctor import knowledge
+from lpxdoctor.facts.modprobe import CommandLine
+from lpxdoctor.knowledge import names
+
+_DRIVER = r"(?P<v>\d{3}\.\d{2,3}(?:\.\d{2})?)"
+_RELEASE = r"(?P<v>\d+\.\d+\.\d+-[\w.+~-]*\w)"
+# Name -> patterns, what a program prints before what a person writes; the first that is found counts.
+_SAID: Mapping[str, tuple[str, ...]] = {
+    "module": (
+        rf"NVRM version: NVIDIA UNIX.*?Kernel Module(?: for \S+)?\s+{_DRIVER}",
+        rf"kernel module,?(?: \w+)? (?:has the )?version:?\s+{_DRIVER}",
+        rf"sys[_/]module[_/]nvidia[_/]version:?\s+{_DRIVER}",
+        rf"(?:loaded|running) (?:kernel )?module:?\s+(?:is |version )?{_DRIVER}",
+        rf"kernel module:?\s+(?:is |at |still )*{_DRIVER}",
+        rf"NVIDIA kernel module has version {_DRIVER}",
+    ),
+    "client": (
+        rf"\bclient\b[^\n]{{0,60}}?(?:has the )?version\s+{_DRIVER}",
+        rf"NVIDIA driver component has version {_DRIVER}",
+        rf"(?:user[- ]?(?:space|mode)|libraries|lib(?:nvidia-ml|cuda)\.so\.)(?: (?:are|is|at))?:?\s*{_DRIVER}",
+        r"NVML library version:\s*(?P<v>\d{3}\.\d+(?:\.\d+)?)",
+    ),
+    "driver": (
+        rf"Driver Version\s*:\s*{_DRIVER}",
+        rf"NVRM version: NVIDIA UNIX.*?Kernel Module(?: for \S+)?\s+{_DRIVER}",
+        rf"NVIDIA driver version:?\s*{_DRIVER}",
+        rf"Linux-x86_64-{_DRIVER}",
+        rf"^[\"' -]*(?:nvidia[ _-]?)?driver(?:[ _]version)?[\"']?\s*[:=][^\n]*?{_DRIVER}",
+        r"^[\"' -]*(?:nvidia[ _-]?)?driver(?:[ _]version)?[\"']?\s*[:=]\s*[\"']?(?:R)?(?P<v>\d{3})\b",
+        rf"\bdriver\b[^\n\d]{{0,30}}{_DRIVER}",
+        rf"驱动[^\n\d]{{0,16}}{_DRIVER}",
+        r"\bdriver\b[^\n\d]{0,20}\b(?P<v>[3-6]\d0|[3-6]\d5)\b",
+        r"驱动[^\n\d]{0,16}(?P<v>[3-6]\d[05])\b",
+    ),
+    "driver_cuda": (
+        r"CUDA Version\s*:\s*(?P<v>\d+\.\d+)",
+        r"^[\"' -]*cuda(?:[ _]version)?[\"']?\s*[:=]\s*[\"']?(?P<v>\d{2}\.\d+)",
+    ),
+    "kernel": (
+        rf"Linux version {_RELEASE}",
+        rf"^Linux \S+ {_RELEASE} ",
+        rf"uname(?:_| -)[ra]\b[^\n]*\n?[^\n]*?{_RELEASE}",
+        rf"BOOT_IMAGE=\S*vmlinuz-{_RELEASE}",
+        rf"running kernel:?\s+(?:is )?{_RELEASE}",
+        rf"\bkernel(?: version)?[\"']?\s*[:=]?\s*[\"']?{_RELEASE}",
+        rf"内核(?:版本)?[^\n\d]{{0,6}}{_RELEASE}",
+    ),
+    "os": (
+        r'PRETTY_NAME="?(?P<v>[^"\n]+)',
+        r"^OS\s*:\s*(?P<v>\S[^\n]*)",
+        r"Operating System:\s*(?P<v>\S[^\n]*)",
+        r"^[\"' -]*os[\"']?\s*:\s*(?P<v>[^\n]+)",
+    ),
+    "vllm": (
+        r"vLLM (?:API server )?version:?\s+v?(?P<v>\d+\.\d+[\w.+]*)",
+        r"vllm-openai:v?(?P<v>\d+\.\d+[\w.+]*)",
+        r"^[\"' -]*vllm[\"']?\s*[:=]+\s*v?(?P<v>\d+\.\d+[\w.+]*)",
+    ),
+    "image": (
+        r"(?P<v>[\w./-]*vllm/[\w-]+:[\w.-]*\w|nvcr\.io/[\w./-]+:[\w.-]*\w|nvidia/cuda:[\w.-]*\w)",
+        r"^image:\s*(?P<v>\S+)",
+    ),
+    "toolkit": (
+        r"NVIDIA Container (?:Toolkit|Runtime)[^\n]{0,20}version:?\s+v?(?P<v>\d+\.\d+\.\d+)",
+        r"(?:nvidia-container-toolkit|libnvidia-container1|toolkit)[^\n\d]{0,30}(?P<v>1\.\d+\.\d+)",
+    ),
+    "docker": (
+        r"Server Version:\s*(?P<v>\S+)",
+        r"Docker (?:Engine|version)[^\n\d]{0,20}(?P<v>\d+\.\d+(?:\.\d+)?)",
+    ),
+    "model": (r"--model[ =](?P<v>[^\s\\]+)", r"vllm serve (?P<v>[^\s-][^\s\\]*)"),
+    "address": (r"NVRM: Xid \((?:PCI:)?(?P<v>[0-9a-fA-F:.]+)\)",),
+}
+_GPU_LINE = re.compile(r"gpu|nvidia|geforce|tesla|quadro|rtx|gtx|10de|jetson|orin|显卡|device name", re.IGNORECASE)
+_GPU_LINES = 400
+_NVIDIA_SMI_ROW = re.compile(r"^\|\s+\d+\s+(?P<name>\S.*?)\s{2,}|^GPU \d+: (?P<listed>.*?)(?: \(UUID|$)", re.MULTILINE)
+_MODULE_FILE = re.compile(r"/lib/modules/(\d[^/\s]*)/\S*\bnvidia[\w-]*\.ko")
+_DKMS = re.compile(r"^\s*nvidia[\w-]*[/,] ?(\d{3}[\d.]*)(?:, (\S+?), \S+?)?: (installed|built|added)", re.MULTILINE)
+_COMMAND_LINE = re.compile(r"^.*\b(?:BOOT_IMAGE=|root=UUID=|root=/dev/)\S*.*$", re.MULTILINE)
+_UPGRADE = re.compile(r"^Upgrade: .*?(\S*nvidia\S*?)(?::\w+)? \(([^,()]+), ([^,()]+)\)", re.MULTILINE)
+_DPKG_LOG = re.compile(r"^(\d{4}-\S+) \S+ upgrade (\S*nvidia\S*?)(?::\w+)? (\S+) (\S+)$", re.MULTILINE)
+_STAMP = re.compile(r"^Start-Date: (\S+)", re.MULTILINE)
+_COMMAND = re.compile(r"^Commandline: (?:\S*/)?(.+?)\s*$", re.MULTILINE)
+_OPEN_PACKAGE = re.compile(
+    r"nvidia-(?:driver|dkms|kernel|headless)\S*-open|Open Kernel Module|Dual MIT/GPL|\bopen$", re.MULTILINE
+)
+_CLOSED_PACKAGE = re.compile(
+    r"(?:linux-modules-nvidia-\d{3}(?!\S*open)\S*|nvidia-(?:driver|dkms|headless|kernel-source)-\d{3}(?:-server)?(?![\w-]*open)\b)"
+    r"|license:\s+NVIDIA\b|\bproprietary$",
+    re.MULTILINE,
+)
+
+
+def context(text: str) -> dict[str, str]:
+    """Return what is known of the host, only what is."""
+    found = {name: value for name, patterns in _SAID.items() if (value := _first(text, patterns))}
+    found |= (
+        _gpu(text) | _kernels(text, found.get("kernel", "")) | _command_line(text) | _upgrade(text) | _flavour(text)
+    )
+    return {name: value for name, value in (found | _derived(found, text)).items() if value}
+
+
+def _first(text: str, patterns: Iterable[str]) -> str:
+    for pattern in patterns:
+        match = re.search(pattern, text, re.IGNORECASE | re.MULTILINE)
+        if match:
+            return str(match["v"]).strip(" .,\"'")
+    return ""
+
+
+def _gpu(text: str) -> dict[str, str]:
+    """Return the first GPU that is named: by nvidia-smi, else by anybody."""
+    row = _NVIDIA_SMI_ROW.search(text)
+    printed = [row["name"] or row["listed"]] if row else []
+    lines = [line for line in text.splitlines() if _GPU_LINE.search(line)][:_GPU_LINES]
+    for line in (*printed, *lines):
+        name, cc = names.gpu_in(line)
+        if cc:
+            arch, module = names.family(cc)
+            return {"gpu": name, "cc": cc, "arch": arch, "sm": "sm_" + cc.replace(".", ""), "open": module or ""}
+    return {}
+
+
+def _kernels(text: str, running: str) -> dict[str, str]:
+    """Return for which other kernels there is an NVIDIA module, on disk or by DKMS."""
+    on_disk = [release for release in dict.fromkeys(_MODULE_FILE.findall(text)) if release != running]
+    rows = _DKMS.findall(text)
+    built = list(dict.fromkeys(release for _, release, _ in rows if release))
+    where = ""
+    if rows:
+        where = "added" if not built else "here" if running in built or not running else "elsewhere"
+    return {
+        "others": ", ".join(on_disk) if running else "",
+        "dkms": where,
+        "dkms_kernels": ", ".join(built),
+        "dkms_version": rows[0][0] if rows else "",
+    }
+
+
+def _command_line(text: str) -> dict[str, str]:
+    """Return what a kernel command line does against nouveau, in words."""
+    match = _COMMAND_LINE.search(text)
+    if not match:
+        return {}
+    line = CommandLine(match[0])
+    early = [word for word in line.blocks("nouveau", early=True) if word not in line.blocks("nouveau")]
+    if line.blocks("nouveau"):
+        return {"cmdline": "blocks"}
+    if early:
+        note = f"{early[0]} keeps it out only while the initramfs runs: modprobe.blacklist=nouveau is missing"
+        return {"cmdline": "early", "cmdline_note": note}
+    wrong = line.mistaken("nouveau")
+    note = f"{wrong[0]} has no effect; it is modprobe.blacklist=nouveau" if wrong else ""
+    return {"cmdline": "allows", "cmdline_note": note}
+
+
+def _upgrade(text: str) -> dict[str, str]:
+    """Return the upgrade of driver packages that apt's history or dpkg's log tells of, in words."""
+    match = _UPGRADE.search(text)
+    if match:
+        day, command = _STAMP.search(text), _COMMAND.search(text)
+        what = (
+            f"{command[1] if command else 'apt'} moved {match[1]} from {_upstream(match[2])} to {_upstream(match[3])}"
+        )
+        return {"change": what + (f" on {day[1]}" if day else "")}
+    match = _DPKG_LOG.search(text)
+    if match:
+        return {"change": f"dpkg moved {match[2]} from {_upstream(match[3])} to {_upstream(match[4])} on {match[1]}"}
+    return {}
+
+
+def _upstream(version: str) -> str:
+    return version.strip().partition(":")[2].partition("-")[0] or version.strip().partition("-")[0]
+
+
+def _flavour(text: str) -> dict[str, str]:
+    """Return which flavour of the kernel module the text speaks of, where it is one."""
+    is_open, is_closed = bool(_OPEN_PACKAGE.search(text)), bool(_CLOSED_PACKAGE.search(text))
+    return {"flavour": "open" if is_open else "proprietary"} if is_open != is_closed else {}
+
+
+def _derived(found: Mapping[str, str], text: str) -> dict[str, str]:
+    """Return what the tables say about what was found."""
+    known = knowledge.load()
+    driver = found.get("driver") or found.get("module") or found.get("client") or ""
+    branch = known.branch(driver) if driver else None
+    row = known.capability(found.get("cc", ""))
+    number = int(driver[:3]) if driver[:3].isdigit() else 0
+    fits = ""
+    if row and number:
+        too_old = row.last_branch is not None and number > row.last_branch
+        too_new = row.first_branch is not None and number < row.first_branch
+        fits = "gpu-too-old" if too_old else "gpu-too-new" if too_new else "yes"
+    wsl = "yes" if re.search(r"\bWSL ?2?\b|microsoft-standard-WSL", text) else ""
+    return {
+        "driver": driver,
+        "branch": driver[:3],
+        "driver_cuda": found.get("driver_cuda") or (branch.cuda if branch else ""),
+        "fits": fits,
+        "wsl": wsl,
+    }
