@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def play(way: str, devices: list[str], image: str) -> list[dict[str, object]]:
     return [{"hosts": "localhost", "gather_facts": False, "vars_files": files, "vars": variables, "tasks": [task]}]
 
 
-def run(argv: list[str | Path], environment: dict[str, str]) -> str:
+def run(argv: Sequence[str | Path], environment: dict[str, str]) -> str:
     """Return what Ansible said, with its errors where it failed."""
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -48,7 +49,7 @@ def image(docker_engine: None) -> str:
 @pytest.mark.parametrize("devices", [["all"], ["0", "2"]])
 def test_the_same_request_is_no_change(way: str, devices: list[str], image: str, tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(json.dumps(play(way, devices, image)))
-    argv = [
+    argv: list[str | Path] = [
         sys.executable,
         "-m",
         "ansible",

@@ -39,7 +39,7 @@ def frozen(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_process_that_cannot_be_killed_is_named_and_left_behind(frozen: Path) -> None:
     hangs = Command(("touch", str(frozen)), timeout_s=1.0)
-    others = [Command(("uname", "-r")), File("/etc/os-release")]
+    others: list[Command | File] = [Command(("uname", "-r")), File("/etc/os-release")]
     started = time.monotonic()
     evidence = collect([hangs, *others], {}, limit_s=20)
     seconds = time.monotonic() - started
