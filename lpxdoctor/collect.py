@@ -1,7 +1,7 @@
 """Ask this host the probes, in parallel and each with its own deadline, and return the evidence.
 
 The only module that starts something on the inspected host. Standard library alone and Python 3.9 syntax: it is
-sent there, with evidence.py and reading.py.
+sent there, with child.py, evidence.py and reading.py.
 
 A child in uninterruptible sleep cannot be killed, and subprocess.run(timeout=) then waits for it for ever. So every
 probe is asked by a child process in a session of its own; at its deadline the child is killed, given a moment to go,
@@ -21,8 +21,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
+from lpxdoctor.child import start_command, start_function, start_program
 from lpxdoctor.evidence import Answer, Command, Evidence, File, Glob, Http, Listing, Probe, Program
 from lpxdoctor.reading import CAP_BYTES, mask, read_probe, refused
 
@@ -30,8 +31,6 @@ LIMIT_S = 30.0
 _AT_ONCE = 16
 _GRACE_S = 0.3  # a killed child that is not in uninterruptible sleep is gone within this
 _TICK_S = 0.02
-_SBIN = "/usr/local/sbin:/usr/sbin:/sbin"  # an ordinary user's PATH often lacks them
-_PACKAGE = str(Path(__file__).resolve().parents[1])  # what our programs import lpxdoctor from, also where it was sent
 
 
 def collect(
@@ -142,25 +141,20 @@ class _Run:
         if isinstance(probe, Http):
             self._start_reader([probe])
             return
-        if isinstance(probe, Program):
-            path = self._programs.get(probe.name)
-            if path is None:
-                self._keep(probe, Answer(failure="absent", reason=f"no program {probe.name} was sent along"))
-                return
-            argv: tuple[str, ...] = (sys.executable, str(path), *probe.argv)
-            more = {"PYTHONPATH": _PACKAGE}
-        else:
-            argv, more = probe.argv, {}
+        path = self._programs.get(probe.name) if isinstance(probe, Program) else None
+        if isinstance(probe, Program) and path is None:
+            self._keep(probe, Answer(failure="absent", reason=f"no program {probe.name} was sent along"))
+            return
         try:
-            pid, fds = _spawn(argv, more)
+            pid, fds = start_program(path, probe.argv) if path else start_command(probe.argv)
         except OSError as error:
-            self._keep(probe, refused(error, argv[0]))
+            self._keep(probe, refused(error, str(path or probe.argv[0])))
             return
         self._watch(_Job([probe], pid, {fd: bytearray() for fd in fds}, time.monotonic(), reader=False))
 
     def _start_reader(self, probes: Sequence[Probe]) -> None:
-        pid, fd = _fork_reader(probes)
-        self._watch(_Job(probes, pid, {fd: bytearray()}, time.monotonic(), reader=True))
+        pid, fds = start_function(lambda: _answer_all(probes))
+        self._watch(_Job(probes, pid, {fd: bytearray() for fd in fds}, time.monotonic(), reader=True))
 
     def _watch(self, job: _Job) -> None:
         for fd in job.pipes:
@@ -232,52 +226,20 @@ class _Run:
         self._jobs.remove(job)
 
 
-def _spawn(argv: Sequence[str], more: Mapping[str, str]) -> tuple[int, list[int]]:
-    """Start a command in a session of its own, with more in its environment; return its pid and its output pipes."""
-    path = os.environ.get("PATH", "/usr/bin:/bin") + ":" + _SBIN
-    environment = {**os.environ, "LC_ALL": "C.UTF-8", "PATH": path, **more}
-    environment.pop("LANGUAGE", None)  # it would beat LC_ALL
-    pairs = [os.pipe(), os.pipe()]
-    actions: list[Any] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
-    actions += [(os.POSIX_SPAWN_DUP2, write, fd) for (_, write), fd in zip(pairs, (1, 2))]
-    try:
-        pid = os.posix_spawnp(argv[0], list(argv), environment, file_actions=actions, setsid=True)
-    except OSError:
-        for read, _ in pairs:
-            os.close(read)
-        raise
-    finally:
-        for _, write in pairs:
-            os.close(write)
-    return pid, [read for read, _ in pairs]
-
-
-def _fork_reader(probes: Sequence[Probe]) -> tuple[int, int]:
-    """Start a child that answers probes of files and servers, one JSON line each; return its pid and pipe."""
-    end, write = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(write)
-        return pid, end
-    try:  # the child: nothing of the parent's clean-up may run here
-        os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        with os.fdopen(write, "w", encoding="utf-8") as pipe:
-            for probe in probes:
-                started = time.monotonic()
-                answer = replace(read_probe(probe), seconds=round(time.monotonic() - started, 3))
-                pipe.write(json.dumps(vars(answer)) + "\n")
-                pipe.flush()
-    finally:
-        os._exit(0)
+def _answer_all(probes: Sequence[Probe]) -> None:
+    """Answer probes of files and servers in a child, one JSON line each."""
+    for probe in probes:
+        started = time.monotonic()
+        answer = replace(read_probe(probe), seconds=round(time.monotonic() - started, 3))
+        sys.stdout.write(json.dumps(vars(answer)) + "\n")
+        sys.stdout.flush()
 
 
 def _answer_of(probe: Probe, job: _Job, seconds: float) -> Answer:
     """Return the answer of a command or program that ended."""
     out, err = (bytes(pipe).decode("utf-8", "backslashreplace") for pipe in job.pipes.values())
-    code = os.waitstatus_to_exitcode(job.status or 0)
     if isinstance(probe, Command):
+        code = os.waitstatus_to_exitcode(job.status or 0)
         return Answer({"exit": code, "stdout": out, "stderr": err}, seconds=seconds)
     try:
         return Answer(json.loads(out), seconds=seconds)
