@@ -20,14 +20,24 @@ CAP_BYTES = 8 << 20  # what is longer is cut: a kernel log of weeks is not read 
 
 # Masked before anything leaves the host: what stands behind a name that says it is a secret, behind such an option,
 # and tokens that are known by their form. modinfo's sig_key and the kernel's "key was rejected" are none and stay.
-_SECRETS = (
-    re.compile(
-        r"((?:(?:api|access|private|secret|auth)[_-]?key|token|secret|passw(?:or)?d)[\"']?\s*[=:]\s*\[?[\"']?)([^\s\"',;\\\]]+)",
-        re.IGNORECASE,
+# Each pattern is tried only on text that has one of the words before it, in lower case: a kernel log has none of them.
+_OWNERS = ("api", "access", "private", "secret", "auth")
+_KEYS = tuple(f"{owner}{joint}key" for owner in _OWNERS for joint in ("", "_", "-"))
+_SECRETS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
+    (
+        (*_KEYS, "token", "secret", "passw"),
+        re.compile(
+            r"((?:(?:api|access|private|secret|auth)[_-]?key|token|secret|passw(?:or)?d)[\"']?\s*[=:]\s*\[?[\"']?)([^\s\"',;\\\]]+)",
+            re.IGNORECASE,
+        ),
     ),
-    re.compile(r"(--[\w-]*(?:key|token|secret|password)[ =]|\bBearer )([^\s\"',]+)", re.IGNORECASE),
-    re.compile(r"\b(hf_)([A-Za-z0-9]{16,})"),
-    re.compile(r"(://[^/\s:@]+:)([^/\s@]+)(?=@)"),  # of a proxy
+    (
+        ("key", "token", "secret", "password"),
+        re.compile(r"(--[\w-]*(?:key|token|secret|password)[ =])([^\s\"',]+)", re.IGNORECASE),
+    ),
+    (("bearer ",), re.compile(r"(\bBearer )([^\s\"',]+)", re.IGNORECASE)),
+    (("hf_",), re.compile(r"\b(hf_)([A-Za-z0-9]{16,})")),
+    (("://",), re.compile(r"(://[^/\s:@]+:)([^/\s@]+)(?=@)")),  # of a proxy
 )
 
 
@@ -133,8 +143,10 @@ def mask(answer: Answer) -> Answer:
 def _mask(value: Any) -> Any:
     """Return a value with every secret in its texts replaced by ***."""
     if isinstance(value, str):
-        for pattern in _SECRETS:
-            value = pattern.sub(r"\1***", value)
+        lower = value.lower()
+        for words, pattern in _SECRETS:
+            if any(word in lower for word in words):
+                value = pattern.sub(r"\1***", value)
         return value
     if isinstance(value, dict):
         return {key: _mask(item) for key, item in value.items()}
