@@ -52,6 +52,6 @@ def test_where_nothing_can_be_fetched_it_is_told_what_to_carry(tmp_path: Path, m
         monkeypatch.setenv(proxy, "http://127.0.0.1:1")
     monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
     monkeypatch.setenv("PIP_RETRIES", "0")
-    with pytest.raises(SetupError, match="community.docker could be had neither from Galaxy nor from PyPI"):
+    with pytest.raises(SetupError, match=r"community\.docker could be had neither from Galaxy nor from PyPI"):
         galaxy.ensure()
     assert list(state_dir().iterdir()) == []
