@@ -81,9 +81,9 @@ def in_full(judgement: Judgement, result: Result, signs: dict[str, str]) -> Iter
         yield Padding(Text(subject + finding.message), (0, 0, 0, 4), expand=False)
         if finding.seen:
             yield Padding(_seen(finding), (0, 0, 0, 4), expand=False)
-    yield _labelled("Why", Text(_flowing(check.why)))
+    yield _labelled("Why", Text(flowing(check.why)))
     commands = tuple(dict.fromkeys(command for finding in result.findings for command in finding.do))
-    todo = Group(*(Text(command, "bold") for command in commands)) if commands else Text(_flowing(check.cure))
+    todo = Group(*(Text(command, "bold") for command in commands)) if commands else Text(flowing(check.cure))
     yield _labelled("Do", todo)
     confirm = tuple(dict.fromkeys(line for finding in result.findings for line in finding.confirm))
     if confirm:
@@ -95,9 +95,9 @@ def in_full(judgement: Judgement, result: Result, signs: dict[str, str]) -> Iter
         yield Padding(Text(f"{len(waiting)} {noun} for this one ({ids})", "dim"), (0, 0, 0, 2), expand=False)
 
 
-def _flowing(text: str) -> str:
+def flowing(text: str) -> str:
     """Return a docstring's section for any width: its lines joined, but for indented ones, which are commands."""
-    return re.sub(r"(?<=\S)\n(?=\S)", " ", text)
+    return re.sub(r"(?m)^(\S.*)\n(?=\S)", r"\1 ", text)
 
 
 def _title(result: Result, signs: dict[str, str]) -> RenderableType:

@@ -10,7 +10,7 @@ from rich.console import Console
 from lpxdoctor import catalog, policy
 from lpxdoctor.evaluate import Judgement, State, evaluate
 from lpxdoctor.evidence import Evidence, from_json
-from lpxdoctor.report.text import render
+from lpxdoctor.report.text import flowing, render
 
 HOSTS = sorted(path.parent for path in Path("tests/hosts").glob("*/evidence.json"))
 
@@ -64,3 +64,8 @@ def test_everything_is_shown_when_asked_for() -> None:
     assert all(result.check.id in text for result in judgement.results)
     assert "is not called healthy" in text
     assert len(judgement.of(State.UNKNOWN)) > 100
+
+
+def test_explanations_flow_and_commands_stay_on_lines_of_their_own() -> None:
+    text = "one\ntwo\nthree:\n    sudo first\n    sudo second\nthen four\nfive"
+    assert flowing(text) == "one two three:\n    sudo first\n    sudo second\nthen four five"
