@@ -27,9 +27,7 @@ def byte_symbols() -> list[str]:
 
 def tokenizer() -> dict[str, object]:
     """Return a tokenizer.json: one special token, the bytes, and merges of two letters until it is full."""
-    pairs = [
-        (rank + place, a, b) for rank, a in enumerate(SPACE + LETTERS) for place, b in enumerate(LETTERS)
-    ]
+    pairs = [(rank + place, a, b) for rank, a in enumerate(SPACE + LETTERS) for place, b in enumerate(LETTERS)]
     merges = [[a, b] for _, a, b in sorted(pairs)][: VOCABULARY - 256 - 1]
     tokens = [END_OF_TEXT, *byte_symbols(), *("".join(pair) for pair in merges)]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}

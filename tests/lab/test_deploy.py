@@ -135,6 +135,15 @@ def test_a_plan_shows_what_differs_and_changes_nothing(deployed: Deployed, docto
     assert (after["Id"], after["State"]["StartedAt"]) == (before["Id"], before["State"]["StartedAt"])
 
 
+def test_its_speed_can_be_measured_by_its_name(deployed: Deployed, doctor: Doctor) -> None:
+    size = ("--concurrency=1", "--requests=4", "--input-len=16", "--output-len=8", "--format=json")
+    said = doctor("baseline", NAME, *size)
+    assert said.status in {0, 1}, said  # 1: so few requests are measured and cannot be compared
+    (rung,) = json.loads(said.out)["rungs"]
+    assert rung["errors"] == 0
+    assert rung["output_tokens_per_s"] > 0
+
+
 def test_an_engine_that_cannot_start_leaves_the_former_one(deployed: Deployed, doctor: Doctor) -> None:
     before = inspect(NAME)["Id"]
     said = doctor("deploy", *deployed.options, "--max-model-len", "99999")

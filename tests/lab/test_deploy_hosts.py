@@ -10,10 +10,10 @@ import yaml
 
 from lpxdoctor import bundled, inventory, playbook
 from lpxdoctor.errors import SetupError
-from tests.lab.engine import free_port, wait_until
+from tests.lab.engine import docker, free_port, wait_until
 from tests.lab.fixtures import InventoryWriter
 from tests.lab.hosts import Host
-from tests.lab.said import Doctor, Said, no_trace, one_error
+from tests.lab.said import Doctor, Said, inspect, no_trace, one_error, with_variables
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -119,3 +119,52 @@ def test_a_run_over_ssh_that_is_ended_leaves_nothing_on_the_host(
         playbook.run("trial", [source], collections=tmp_path, on_event=lambda event: None, limit_s=6)  # noqa: ARG005
     there = "pgrep -f '[s]leep 985.25' || true"
     wait_until(lambda: plain_host.ssh(there) == "", "the end of sleep", lambda: plain_host.ssh(there), timeout_s=5)
+
+
+# Answers 200 to everything, as an engine does that is ready; Debian's smallest root has Perl and no Python.
+READY = r"""
+use Socket;
+$SIG{TERM} = sub { exit };
+socket(my $server, PF_INET, SOCK_STREAM, 6) or die $!;
+bind($server, sockaddr_in(8000, INADDR_ANY)) and listen($server, 5) or die $!;
+while (accept(my $client, $server)) {
+    sysread $client, my $request, 4096;
+    print $client "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    close $client;
+}
+"""
+
+
+def test_several_hosts_get_one_record_each_and_the_first_is_the_canary(
+    doctor: Doctor,
+    write_lab_inventory: InventoryWriter,
+    shared_engine_host: Host,
+    docker_host: Host,
+    model_dir: Path,
+    lab_image: str,
+    tmp_path: Path,
+) -> None:
+    archive = tmp_path / "image.tar"
+    docker("save", "--output", str(archive), lab_image)
+    docker("exec", "--interactive", docker_host.container_id, "docker", "load", stdin=archive.read_bytes())
+    hosts = write_lab_inventory((docker_host, shared_engine_host))  # which sorts them by name
+    options = ("-i", hosts, "--name=lab-none", "--model", model_dir, f"--port={free_port()}", "--variant=cpu")
+    ready = with_variables(tmp_path / "ready.yml", engine_command=["perl", "-e", READY, "--"])
+    broken = with_variables(tmp_path / "broken.yml", engine_command=["perl", "-e", "exit 3", "--"])
+    try:
+        said = doctor("deploy", *options, "--image", lab_image, "--vars", ready)
+        assert said.status == 0, said
+        for host in ("lab-docker", "lab-shared"):
+            assert f"lab-none@{host} on {host}: " in said.out
+            assert f"lpxdoctor baseline lab-none@{host}" in said.out
+        before = inspect("lab-none")
+
+        said = doctor("deploy", *options, "--image", lab_image, "--vars", broken)
+        one_error(said, "lab-docker: The container ended with exit code 3", "Not tried any more: lab-shared.")
+        assert inspect("lab-none")["State"]["StartedAt"] == before["State"]["StartedAt"]
+        assert docker_host.ssh("docker ps --format '{{.Names}}'") == "lab-none"
+    finally:
+        gone = doctor("undeploy", "lab-none")
+    assert gone.out == "lab-docker: lab-none is gone\nlab-shared: lab-none is gone\n"
+    assert docker_host.ssh("docker ps --all --quiet") == ""
+    no_trace("lab-none")
