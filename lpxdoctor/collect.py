@@ -39,6 +39,7 @@ def collect(
     *,
     limit_s: float = LIMIT_S,
     on_answer: Callable[[str, int, int], None] | None = None,
+    meanwhile: Callable[[], None] | None = None,
     collector: str = "",
 ) -> Evidence:
     """Ask every probe and return what came back, after limit_s seconds at the latest.
@@ -48,11 +49,15 @@ def collect(
         programs: where a Program of each name lies.
         limit_s: seconds after which whatever did not answer is recorded as a time-out.
         on_answer: called with (key, answers so far, probes) at each answer.
+        meanwhile: called once while the first probes are at work: what is needed later and costs a moment.
         collector: recorded as who asked.
     """
     unique = list({probe.key: probe for probe in probes}.values())
     run = _Run(unique, programs, limit_s, on_answer)
     try:
+        run.start()
+        if meanwhile:
+            meanwhile()
         answers = run.finish()
     finally:
         run.kill_all()
@@ -106,13 +111,16 @@ class _Run:
         others = [probe for probe in probes if isinstance(probe, (Command, Http, Program))]
         self._queue = sorted(others, key=lambda probe: probe.timeout_s)
 
-    def finish(self) -> dict[str, Answer]:
-        """Ask until everything is answered or the limit is reached."""
+    def start(self) -> None:
+        """Ask as many as may be asked at once."""
         if self._files:
             self._start_reader(self._files)
+        self._ask_more()
+
+    def finish(self) -> dict[str, Answer]:
+        """Ask until everything is answered or the limit is reached."""
         while (self._jobs or self._queue) and time.monotonic() < self._end:
-            while self._queue and len(self._jobs) < _AT_ONCE:
-                self._start(self._queue.pop())
+            self._ask_more()
             for key, _ in self._selector.select(_TICK_S):
                 self._read(key.data, key.fd)
             now = time.monotonic()
@@ -122,6 +130,10 @@ class _Run:
         for probe in [*(probe for job in self._jobs for probe in job.probes), *self._queue]:
             self._keep(probe, Answer(failure="timeout", reason=late))
         return self._answers
+
+    def _ask_more(self) -> None:
+        while self._queue and len(self._jobs) < _AT_ONCE:
+            self._start(self._queue.pop())
 
     def kill_all(self) -> None:
         """End what still runs, without waiting for what cannot be killed."""

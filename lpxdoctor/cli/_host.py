@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lpxdoctor import __version__, bundled
@@ -13,8 +13,14 @@ from lpxdoctor.evidence import Evidence, Probe, Program, from_json
 CONTAINER_TEST = "passthrough"
 
 
-def ask(probes: Iterable[Probe], *, container_test: bool, limit_s: float) -> Evidence:
-    """Ask this host; without container_test nothing is started in a container."""
+def ask(
+    probes: Iterable[Probe],
+    *,
+    container_test: bool,
+    limit_s: float,
+    meanwhile: Callable[[], None] | None = None,
+) -> Evidence:
+    """Ask this host, and call meanwhile while it answers; without container_test no container is started."""
     wanted = [
         probe for probe in probes if container_test or not (isinstance(probe, Program) and probe.name == CONTAINER_TEST)
     ]
@@ -29,6 +35,7 @@ def ask(probes: Iterable[Probe], *, container_test: bool, limit_s: float) -> Evi
             programs,
             limit_s=limit_s,
             on_answer=_show if progress else None,
+            meanwhile=meanwhile,
             collector=f"lpxdoctor {__version__}",
         )
     finally:

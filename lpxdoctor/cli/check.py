@@ -3,6 +3,7 @@
 import datetime
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -51,7 +52,8 @@ def command(
     if source:
         evidence = read_evidence(source)
     else:
-        evidence = ask(probes_of(checks), container_test=not no_container_test, limit_s=limit_s)
+        meanwhile = _load_report if form == "text" else None
+        evidence = ask(probes_of(checks), container_test=not no_container_test, limit_s=limit_s, meanwhile=meanwhile)
     judgement = evaluate(checks, evidence, site, datetime.date.today())  # noqa: DTZ011 - a waiver ends on a local day
     seconds = None if source else time.monotonic() - started
     if form == "json" or output:
@@ -60,9 +62,9 @@ def command(
         text = json.render(judgement)
         if output:
             _write(output, text)
-    if form == "json":
-        sys.stdout.write(json.render(judgement))
-    else:
+        if form == "json":
+            sys.stdout.write(text)
+    if form == "text":
         from rich.console import Console  # noqa: PLC0415
 
         from lpxdoctor.report import text as report  # noqa: PLC0415
@@ -70,6 +72,11 @@ def command(
         report.render(judgement, Console(), seconds=seconds, verbose=verbose)
     defect = judgement.of(State.CRASHED) and judgement.verdict is not Verdict.FAILED
     return DoctorError.exit_code if defect else judgement.verdict.value
+
+
+def _load_report() -> None:
+    """Import what the text needs: while the host answers, this costs no time."""
+    import_module("lpxdoctor.report.text")
 
 
 def _chosen(checks: tuple[Check[...], ...], ids: tuple[str, ...]) -> tuple[Check[...], ...]:
