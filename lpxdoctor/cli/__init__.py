@@ -14,6 +14,7 @@ COMMANDS = {
     "checks": "List the checks.",
     "diagnose": "Name the cause in a pasted report, a log, an archive, or of a symptom.",
     "explain": "Show why a check matters, how to fix what it finds, and its source.",
+    "knowledge": "Show what the tables of versions, GPUs and errors know, and how old they are.",
     "collect": "Write down what the probes see, as evidence to keep or to send.",
     "plan": "Say whether a model fits a GPU, with what engine arguments, and how fast it can be.",
     "deploy": "Roll out the pinned vLLM container and wait until it is healthy.",

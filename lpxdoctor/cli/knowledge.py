@@ -1,0 +1,36 @@
+"""lpxdoctor knowledge: show what the tables know, how old it is and how sure."""
+
+import sys
+
+import click
+import msgspec
+
+from lpxdoctor.knowledge import survey
+
+
+@click.command("knowledge")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+def command(form: str) -> int:
+    """Show what the tables of versions, GPUs and errors know, and of when they are.
+
+    What is newer than the tables is unknown to every check, and is never guessed. A row of low certainty gives advice
+    and never a failure.
+    """
+    tables, newest = survey.tables(), survey.newest()
+    if form == "json":
+        known = {"schema": 1, "newest": newest, "tables": tables}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(known), indent=2).decode() + "\n")
+        return 0
+    width = max(len(f"{table.file} {table.name}") for table in tables)
+    print(f"{'table'.ljust(width)}  rows  oldest      newest      low certainty")
+    for table in tables:
+        name = f"{table.file} {table.name}".ljust(width)
+        low = f"{table.low} ({table.low / table.rows:.0%})" if table.low else "-"
+        print(f"{name}  {table.rows:4}  {table.oldest}  {table.newest}  {low}")
+    print(
+        f"\nNewest known: driver branch {newest.driver_branch}, CUDA {newest.cuda}, vLLM {newest.vllm} "
+        f"(pinned: {newest.pinned_vllm}), Xid {newest.xid}."
+    )
+    oldest, latest = min(table.oldest for table in tables), max(table.newest for table in tables)
+    print(f"{sum(table.rows for table in tables)} rows, of {oldest} to {latest}.")
+    return 0
