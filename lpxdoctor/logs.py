@@ -7,12 +7,16 @@ from pathlib import Path
 
 from lpxdoctor.deployments import state_dir
 
+KEPT = 50
+
 
 def keep(name: str, text: str) -> Path:
-    """Write a log with mode 0600 and return its file, named by the time (UTC) and what it is of."""
+    """Write a log with mode 0600 and return its file, named by the time (UTC) and what it is of; old ones go."""
     directory = state_dir() / "logs"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
+    for old in sorted(directory.glob("*.log"))[: 1 - KEPT]:
+        old.unlink(missing_ok=True)
     descriptor, path = tempfile.mkstemp(dir=directory, prefix=f"{stamp}-{name}-", suffix=".log")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -213,6 +213,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("deploy --local --model /m --env LPX_NOT_THERE", "there is no LPX_NOT_THERE"),
         ("deploy --local --model /m --vars /none", "cannot be read"),
         ("deploy --local --model /m --port 70000", "70000"),
+        ("deploy --local --model /m --bind ::1", "::1 is no IPv4 address"),
         ("undeploy none", "No deployment named none"),
         ("undeploy ../x --local", "cannot be a name"),
     ],

@@ -32,6 +32,7 @@ def progress(what: str) -> Generator[Callable[["TaskEvent"], None]]:
         return
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
 
     columns = (
         SpinnerColumn(),

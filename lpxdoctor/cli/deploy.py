@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,13 @@ VARIABLES = {
 }
 
 
+def _address(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    try:
+        return value and str(IPv4Address(value))
+    except ValueError:
+        raise click.BadParameter(f"{value} is no IPv4 address of the host.", context, parameter) from None
+
+
 @click.command()
 @click.option("--local", is_flag=True, help="Deploy on this machine.")
 @click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="An Ansible inventory, or USER@HOST[:PORT],...")
@@ -35,7 +43,7 @@ VARIABLES = {
 @click.option("--variant", help="A pinned engine of images/vllm.toml.  [default: the first that the host can run]")
 @click.option("--image", help="Another image: repository@sha256:digest, or what is on the host already.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port on the host.  [default: 8000]")
-@click.option("--bind", metavar="ADDRESS", help="Address on the host.  [default: 127.0.0.1]")
+@click.option("--bind", metavar="ADDRESS", callback=_address, help="Address on the host.  [default: 127.0.0.1]")
 @click.option("--network", type=click.Choice(["bridge", "host"]), help="The container's network.  [default: bridge]")
 @click.option("--max-model-len", type=click.IntRange(min=1), help="Longest sequence, in tokens.")
 @click.option("--max-num-seqs", type=click.IntRange(min=1), help="Most requests decoded at once.")
@@ -153,10 +161,13 @@ def _deployed(result: "HostResult") -> list[str]:
     on = "" if not deployed.ssh else f" on {result.host}"
     started = f"ready after {result.seconds:.0f} s" if result.seconds is not None else "changed"
     done = started if result.changes else "nothing to change"
+    exposed = "  note   the network can reach it, and its key guards only part of its paths: put a proxy before it"
+    version = deployed.engine_version or "of unknown version"
     return [
-        f"{deployed.name}{on}: vLLM {deployed.engine_version} serves {deployed.served_model}; {done}",
+        f"{deployed.name}{on}: vLLM {version} serves {deployed.served_model}; {done}",
         f"  url    {deployed.url}{on}",
         f"  key    {deployed.api_key_file}{on}",
         f"  image  {deployed.image} ({result.choice.variant.name}: {result.choice.reason})",
+        *([exposed] if result.exposed else []),
         f"  next   lpxdoctor baseline {deployed.name}",
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class HostResult:
     changes: tuple[Change, ...]
     deployment: Deployment | None  # None for a plan
     seconds: float | None  # that the engine took to start; None where it ran already, and for a plan
+    exposed: bool = False  # whether more than its host can reach the engine
 
 
 @dataclass(kw_only=True)
@@ -206,6 +208,7 @@ def _result(target: Target, choice: Choice, seen: _Seen, request: Request, *, al
         changes=changes,
         deployment=deployment,
         seconds=started if changes else None,
+        exposed=report is not None and not ip_address(report["bind"]).is_loopback,
     )
 
 
