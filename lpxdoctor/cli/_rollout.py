@@ -36,11 +36,11 @@ def progress(what: str) -> Generator[Callable[["TaskEvent"], None]]:
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.fields[host]}"),
-        TextColumn("{task.description}"),
+        TextColumn("{task.fields[host]}", table_column=Column(no_wrap=True)),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as display:
         first = display.add_task("starts Ansible", host=what, total=None)
         lines: dict[str, TaskID] = {}
 

@@ -79,7 +79,7 @@ _DOCKER = (
         "The disk is full there.\nSee: docker system df, and df -h /var/lib/docker",
     ),
 )
-_ERROR_LINE = re.compile(r"(?:[A-Za-z_][\w.]*)?(?:Error|Exception): .+")
+_ERROR_LINE = re.compile(r"\w*(?:Error|Exception): .+")
 # These point at the cause, which an earlier line has.
 _NOT_A_CAUSE = re.compile(r"Engine core initialization failed|See (root cause|stack trace)")
 
