@@ -323,7 +323,7 @@ def test_the_toolkits_sources_and_their_keys() -> None:
     repository = "https://nvidia.github.io/libnvidia-container/stable/deb"
     listed = f"deb [signed-by={keyring}] {repository}/$(ARCH) /\n"
     stanza = f"Types: deb\nURIs: {repository}/amd64\nSigned-By: /etc/apt/keyrings/nvidia.asc\n"
-    other = "deb https://deb.debian.org/debian bookworm main\n"
+    other = "deb https://mirror.example/debian bookworm main\n"
     found = toolkit.sources(
         {
             "/s/nvidia-container-toolkit.list": listed,
