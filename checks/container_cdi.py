@@ -58,7 +58,7 @@ def cdi_invalid(container: Container) -> Iterator[Finding]:
     fix="container",
 )
 def cdi_stale(container: Container, driver: Driver, gpus: Gpus) -> Iterator[Finding]:
-    """The CDI specification describes another driver, or other GPUs, than this host has now.
+    """The CDI specification is stale: it describes other files or GPUs than this host has now.
 
     Why: it is a list that somebody made once. After a driver upgrade it names libraries that are gone; after a reboot
         the number of /dev/nvidia-uvm may be another one, and then nvidia-smi works in the container while cuInit fails

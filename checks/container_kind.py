@@ -17,7 +17,7 @@ def _docker(container: Container) -> Daemon:
 
 @check("container.docker-from-snap", Severity.FAIL, layer="deployment", after=["cuda.init-fails"])
 def docker_from_snap(container: Container) -> Iterator[Finding]:
-    """Docker comes from a snap, and its confinement hides the driver.
+    """Docker comes from a snap, whose confinement hides the GPUs.
 
     Why: the snap sees a file system of its own. Its NVIDIA support was made for Ubuntu Core, and on other systems the
         toolkit in it does not find libnvidia-ml.so.1, though nvidia-smi works on the host.

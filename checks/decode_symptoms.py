@@ -154,3 +154,28 @@ def request_too_long(symptoms: Symptoms) -> Iterator[Finding]:
     Source: https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html
     """
     yield from _told(symptoms, "decode.request-too-long")
+
+
+@check("decode.model-name-unknown", Severity.INFO, layer="deployment")
+def model_name_unknown(symptoms: Symptoms) -> Iterator[Finding]:
+    """A client asks for a model by a name that the engine does not serve.
+
+    Why: the engine answers 404 to any name but the one that it was started with: the path or repository of --model, or
+        what --served-model-name says instead. It is not to be retried.
+    Fix: take the name from /v1/models, or start the engine with --served-model-name NAME.
+    Source: https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html
+    """
+    yield from _told(symptoms, "decode.model-name-unknown")
+
+
+@check("decode.chat-template-missing", Severity.WARN, layer="deployment")
+def chat_template_missing(symptoms: Symptoms) -> Iterator[Finding]:
+    """The model has no chat template.
+
+    Why: chat requests are turned into one text by a template that comes with chat models. A base model has none, and
+        the engine refuses, or answers nonsense with one that does not fit.
+    Fix: take the instruct or chat version of the model, or give --chat-template FILE with the one that it was trained
+        on.
+    Source: https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html
+    """
+    yield from _told(symptoms, "decode.chat-template-missing")

@@ -88,3 +88,17 @@ def repository_key_missing(symptoms: Symptoms) -> Iterator[Finding]:
     Source: https://developer.nvidia.com/blog/updating-the-cuda-linux-gpg-repository-key/
     """
     yield from _told(symptoms, "driver.repository-key-missing")
+
+
+@check("driver.installer-held-up", Severity.WARN, layer="driver")
+def installer_held_up(symptoms: Symptoms) -> Iterator[Finding]:
+    """NVIDIA's installer stopped before it changed anything.
+
+    Why: it does not replace a module that is in use, by a graphical session, by persistenced or by an engine, nor a
+        driver that packages of the distribution put there.
+    Fix: prefer the distribution's packages. Else stop what uses the GPUs (sudo systemctl isolate multi-user.target,
+        nvidia-persistenced, containers), unload the module (rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia), or
+        remove the packages first, and run it again.
+    Source: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
+    """
+    yield from _told(symptoms, "driver.installer-held-up")

@@ -18,7 +18,7 @@ _CORRUPTED_INFOROM = 14
 
 @check("gpu.lost", Severity.FAIL, layer="hardware", after=["host.no-gpu", "host.gpu-does-not-answer"])
 def lost(host: Host, gpus: Gpus) -> Iterator[Finding]:
-    """The driver has lost a GPU: it has fallen off the bus.
+    """A GPU has fallen off the bus.
 
     Why: the card no longer answers over PCI Express, though it did at boot. Programs on it are dead, and any call to
     the driver may hang while it waits for it. Mostly it is power, heat, the seat of the card or a riser.
@@ -123,7 +123,7 @@ def newer_than_driver(host: Host, gpus: Gpus) -> Iterator[Finding]:
     after=["driver.nvml-fails", "gpu.lost", "gpu.bar1-unassigned", "gpu.dropped-by-driver", "gpu.newer-than-driver"],
 )
 def not_initialised(host: Host, gpus: Gpus) -> Iterator[Finding]:
-    """A GPU is on the PCI bus and the driver did not bring it up.
+    """A GPU is on the PCI bus and was not brought up.
 
     Why: it is missing from nvidia-smi and from every program, with no error anywhere else: an engine that asks for all
     GPUs starts on fewer. The driver's reason stands in the kernel log.
@@ -170,7 +170,7 @@ def no_handle(gpus: Gpus) -> Iterator[Finding]:
 
 @check("gpu.recovery-needed", Severity.FAIL, layer="hardware", after=["driver.nvml-fails", "gpu.lost"])
 def recovery_needed(host: Host, gpus: Gpus) -> Iterator[Finding]:
-    """The driver asks for a GPU to be reset or the machine to be rebooted.
+    """A GPU wants to be reset, or its machine to be rebooted.
 
     Why: after an error the driver has decided what brings the GPU back, and until then programs on it fail or never
     start. Its word stands above the general advice for the Xid that came before.

@@ -36,7 +36,7 @@ def power_brake(gpus: Gpus) -> Iterator[Finding]:
 
 @check("gpu.thermal-slowdown", Severity.WARN, layer="hardware", after=["driver.nvml-fails", "gpu.hardware-slowdown"])
 def thermal_slowdown(gpus: Gpus) -> Iterator[Finding]:
-    """The driver lowers a GPU's clocks to keep it below its temperature limit.
+    """A GPU's clocks are lowered to keep it below its temperature limit (thermal throttling).
 
     Why: it computes more slowly than it could, and how much changes with the room: numbers measured now do not repeat.
     Fix: better cooling, or a lower power limit that it can hold: nvidia-smi -i N -pl WATTS.

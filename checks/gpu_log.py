@@ -12,7 +12,7 @@ _PART_GROUPS = ("hardware", "memory", "bus", "firmware", "nvlink", "power")
 
 @check("gpu.xid-hardware", Severity.WARN, layer="hardware", after=["host.no-gpu", "gpu.lost", "gpu.recovery-needed"])
 def xid_hardware(host: Host) -> Iterator[Finding]:
-    """The driver has logged hardware errors of a GPU since boot.
+    """A GPU has had hardware errors since boot (Xid).
 
     Why: an Xid of this kind names a fault of the card, its memory, its link or its firmware. The driver may have
     recovered from it; the next one comes under load.

@@ -9,7 +9,7 @@ from lpxdoctor.policy import Policy
 
 @check("gpu.ecc-uncorrectable", Severity.FAIL, layer="hardware", after=["driver.nvml-fails", "gpu.lost"])
 def ecc_uncorrectable(gpus: Gpus) -> Iterator[Finding]:
-    """A GPU had uncorrectable memory errors since the driver was loaded.
+    """A GPU has had uncorrectable memory errors.
 
     Why: data was wrong and could not be repaired; the program that held it was stopped, and until the GPU is reset the
     bad place may be used again.

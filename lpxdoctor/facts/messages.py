@@ -20,6 +20,12 @@ _LINE_CHARS = 400
 _LINES_SHOWN = 3
 # Where a message of the kernel module goes on in the next line, under a time stamp of its own or not.
 _NEXT_LINE = r"(?:\s+(?:[^\n]{0,80}?NVRM:\s*)?)"
+# As the driver logs it, where numbers of buses and processes stand beside it, and as people mention it.
+_XID = (
+    r"\bXid \((?:PCI:)?[0-9a-f:.]+\): (?P<code901>NUMBERS)\b"
+    r"|\bXids?\b(?! ?\((?:PCI|\w{4}:))[^\n]{0,60}?(?<![:.=\w])(?P<code902>NUMBERS)(?![:.]?\w)"
+    r"(?! ?(?:minutes?|min|hours?|h|s|sec\w*|times?|%|W|°|C|GB|GiB|MiB|days?|tokens?|GPUs?)\b)"
+)
 # "no Xid 79 since" tells of none; a message that itself begins with No is matched from there on.
 _DENIED = re.compile(
     r"(?:\b(?:no|without|never|zero|nor)\s+(?:[\w-]+\s+){0,2}|(?:\b(?:did|do|does|is|was|were)\s?(?:not|n't)\s+)"
@@ -108,6 +114,13 @@ class Told:
     values: Mapping[str, str] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=1000)
+def has_row(xid: int) -> bool:
+    """Tell whether a row of the table is about an Xid."""
+    specs = (spec for known in table() for spec in re.findall(r"<xid:([^>]+)>", known.pattern))
+    return any(re.fullmatch(spec, str(xid)) for spec in specs)
+
+
 @lru_cache(maxsize=1)
 def table() -> tuple[Known, ...]:
     """Return the known errors, causes far below first."""
@@ -117,13 +130,18 @@ def table() -> tuple[Known, ...]:
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern of the table, ready to search with; <nl> in it is where a kernel message may be wrapped."""
-    return re.compile(pattern.replace("<nl>", _NEXT_LINE), re.IGNORECASE | re.MULTILINE)
+    """Return a pattern of the table, ready to search with."""
+    return re.compile(_expanded(pattern).replace("<nl>", _NEXT_LINE), re.IGNORECASE | re.MULTILINE)
+
+
+def _expanded(pattern: str) -> str:
+    """Return a pattern with each <xid:numbers> as what it stands for."""
+    return re.sub(r"<xid:([^>]+)>", lambda found: _XID.replace("NUMBERS", found[1]), pattern)
 
 
 @cache
 def _anchors(pattern: str) -> tuple[str, ...]:
-    return anchors(pattern.replace("<nl>", r"\s*"))
+    return anchors(_expanded(pattern).replace("<nl>", r"\s*"))
 
 
 def find(text: str) -> tuple[Match, ...]:
@@ -157,7 +175,7 @@ def _found(text: str, lowered: str) -> Iterator[tuple[Known, re.Match[str]]]:
 
 
 def _told(known: Known, text: str, whole: str, about: Mapping[str, str]) -> Told | None:
-    matches = [found for found in compiled(known.pattern).finditer(text) if not _denied(text, found.start())]
+    matches = [found for found in compiled(known.pattern).finditer(text) if not denied(text, found.start())]
     reading = known.reading(whole) if matches else None
     if reading is None:
         return None
@@ -177,8 +195,8 @@ def _told(known: Known, text: str, whole: str, about: Mapping[str, str]) -> Told
     )
 
 
-def _denied(text: str, at: int) -> bool:
-    """Tell whether the words before a match in its line say that there is no such thing."""
+def denied(text: str, at: int) -> bool:
+    """Tell whether the words before a place in its line say that there is no such thing."""
     return _DENIED.search(text, max(text.rfind("\n", 0, at) + 1, at - 60), at) is not None
 
 

@@ -30,6 +30,7 @@ _SAID: Mapping[str, tuple[str, ...]] = {
         rf"NVRM version: NVIDIA UNIX.*?Kernel Module(?: for \S+)?\s+{_DRIVER}",
         rf"NVIDIA driver version:?\s*{_DRIVER}",
         rf"Linux-x86_64-{_DRIVER}",
+        rf"nvidia-driver-\S+\s+{_DRIVER}",
         rf"^[\"' -]*(?:nvidia[ _-]?)?driver(?:[ _]version)?[\"']?\s*[:=][^\n]*?{_DRIVER}",
         r"^[\"' -]*(?:nvidia[ _-]?)?driver(?:[ _]version)?[\"']?\s*[:=]\s*[\"']?(?:R)?(?P<v>\d{3})\b",
         rf"\bdriver\b[^\n\d]{{0,30}}{_DRIVER}",
@@ -73,10 +74,18 @@ _SAID: Mapping[str, tuple[str, ...]] = {
         r"Server Version:\s*(?P<v>\S+)",
         r"Docker (?:Engine|version)[^\n\d]{0,20}(?P<v>\d+\.\d+(?:\.\d+)?)",
     ),
+    "fabric": (
+        rf"nvidia-fabricmanager(?:-\d+)?\s*[:=]?\s+{_DRIVER}",
+        rf"fabric ?manager[^\n\d]{{0,40}}{_DRIVER}",
+    ),
     "model": (r"--model[ =](?P<v>[^\s\\]+)", r"vllm serve (?P<v>[^\s-][^\s\\]*)"),
     "address": (r"NVRM: Xid \((?:PCI:)?(?P<v>[0-9a-fA-F:.]+)\)",),
 }
-_GPU_LINE = re.compile(r"gpu|nvidia|geforce|tesla|quadro|rtx|gtx|10de|jetson|orin|显卡|device name", re.IGNORECASE)
+_GPU_LINE = re.compile(
+    r"gpu|nvidia|geforce|tesla|quadro|rtx|gtx|10de|jetson|orin|显卡|device name"
+    r"|\b(?:G?[BH]\d{2,3}|[ALTPVKM]\d{1,3}[SG]?|HGX|DGX)\b",
+    re.IGNORECASE,
+)
 _GPU_LINES = 400
 _NVIDIA_SMI_ROW = re.compile(r"^\|\s+\d+\s+(?P<name>\S.*?)\s{2,}|^GPU \d+: (?P<listed>.*?)(?: \(UUID|$)", re.MULTILINE)
 _MODULE_FILE = re.compile(r"/lib/modules/(\d[^/\s]*)/\S*\bnvidia[\w-]*\.ko")
@@ -184,6 +193,12 @@ def _flavour(text: str) -> dict[str, str]:
     return {"flavour": "open" if is_open else "proprietary"} if is_open != is_closed else {}
 
 
+def _same(fabric: str, driver: str) -> str:
+    """Return whether Fabric Manager is of the driver's version, "" where one of them is not known to the last digit."""
+    whole = fabric.count(".") == driver.count(".") == 2
+    return ("yes" if fabric == driver else "no") if whole else ""
+
+
 def _derived(found: Mapping[str, str], text: str) -> dict[str, str]:
     """Return what the tables say about what was found."""
     known = knowledge.load()
@@ -202,5 +217,6 @@ def _derived(found: Mapping[str, str], text: str) -> dict[str, str]:
         "branch": driver[:3],
         "driver_cuda": found.get("driver_cuda") or (branch.cuda if branch else ""),
         "fits": fits,
+        "fabric_fits": _same(found.get("fabric", ""), driver),
         "wsl": wsl,
     }

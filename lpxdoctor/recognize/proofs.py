@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from lpxdoctor.check import Finding, Proof, Seen, Severity
 from lpxdoctor.facts import messages
 from lpxdoctor.facts.messages import Told
+from lpxdoctor.recognize import xids
 from lpxdoctor.recognize.text import Pasted
 
 _LINE_CHARS = 240
@@ -17,7 +18,8 @@ def proofs(pasted: Pasted, about: Mapping[str, str]) -> tuple[Proof, ...]:
         held = best.get(told.proves)
         if held is None or _rank(told) < _rank(held):
             best[told.proves] = told
-    return tuple(_proof(told, pasted) for told in best.values())
+    found = tuple(_proof(told, pasted) for told in best.values())
+    return (*found, *(proof for proof in xids.proofs(pasted) if proof.id not in best))
 
 
 def _rank(told: Told) -> int:
