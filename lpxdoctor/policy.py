@@ -25,7 +25,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     min_coverage: float  # share of the applicable checks that must be judged for a host to be called healthy
     image_disk_gib: float  # free space that the engine's image needs below Docker's root
-    model_disk_gib: float  # free space that a model's weights need
     system_disk_gib: float  # free space that / and /var need to keep working
     boot_disk_mib: int  # free space of a /boot of its own that the next kernel and its initramfs need
     shm_mib: int  # /dev/shm that an engine with several GPUs needs
