@@ -156,6 +156,23 @@ def test_progress_counts_every_probe_once() -> None:
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
+def test_what_is_done_meanwhile_is_done_once_while_the_probes_are_at_work(tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    def meanwhile() -> None:
+        for _ in range(500):
+            if (tmp_path / "made").exists():
+                break
+            time.sleep(0.02)
+        seen.append((tmp_path / "made").exists())
+
+    first = Command(("touch", str(tmp_path / "made")), timeout_s=20)  # the longest deadline is asked first
+    probes = [first, *(Command(("sleep", f"0.{n}")) for n in range(10, 40))]
+    answers = collect(probes, {}, meanwhile=meanwhile)
+    assert seen == [True]
+    assert all(answers.value(probe)["exit"] == 0 for probe in probes)
+
+
 @pytest.mark.parametrize(
     ("text", "masked"),
     [
