@@ -197,14 +197,16 @@ def lines(
     ours = runs["lpxdoctor check"]
     version = subprocess.run((PROGRAM, "--version"), capture_output=True, text=True, check=True).stdout.strip()
     gpu = "" if "nvidia-smi -q" in commands else " This machine has no GPU, so what asks one is not in these figures."
+    load = os.getloadavg()[0]
+    busy = " Others kept this machine busy, which lengthens wall times." if load > (os.cpu_count() or 1) else ""
     command = " ".join(["benchmarks/check.py", *sys.argv[1:]])
     today = datetime.date.today()  # noqa: DTZ011 - a person's day
     where = f"Python {platform.python_version()}, {os.cpu_count()} CPUs ({platform.machine()})"
     page = [
         "# What a check costs",
         "",
-        f"`python {command}` on {today}, {version}, {where}, load {os.getloadavg()[0]:.1f}.{gpu}",
-        f"Medians of {len(ours)} interleaved rounds; CPU is user + system, the children's included.",
+        f"`python {command}` on {today}, {version}, {where}, load {load:.1f}.{gpu}",
+        f"Medians of {len(ours)} interleaved rounds; CPU is user + system, the children's included.{busy}",
         "",
         "| command | CPU s | wall s | CPU, check = 1 | exit status |",
         "|---|---|---|---|---|",
