@@ -44,7 +44,7 @@ def plain_host(start_host: HostStarter) -> Iterator[Host]:
 
 @pytest.fixture(scope="session")
 def docker_host(start_host: HostStarter) -> Iterator[Host]:
-    """Yield a host with a Docker Engine of its own, which has no image."""
+    """Yield a host with a Docker Engine of its own, which has the images that tests before loaded into it."""
     with start_host("lab-docker", Engine.OWN) as host:
         yield host
 
