@@ -65,7 +65,9 @@ def test_numbers_agree_with_the_engines_own_counters(vllm_server: Server, capsys
         assert (rung["prompt_tokens"], rung["output_tokens"]) == (64, 24)
         assert rung["engine"]["prefix_cache_hit_rate"] == 0
         assert 0 < rung["kv_cache_share"] < 1
-        assert 0 < rung["itl_ms"]["p50"] <= rung["itl_ms"]["p99"]
+        # Chunks that a busy engine sent in one go arrived together: most gaps may be none, but not all.
+        assert 0 <= rung["itl_ms"]["p50"] <= rung["itl_ms"]["p99"]
+        assert rung["itl_ms"]["p99"] > 0
         assert 0 < rung["tpot_ms"]["p50"] < 1000
         # Of the same size only: the engine's means are over warm-up and cool-down too, on a machine that others use.
         assert 1 / 3 < rung["ttft_ms"]["mean"] / rung["engine"]["ttft_mean_ms"] < 3

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from lpxdoctor import bundled
-from lpxdoctor.collect import collect
-from lpxdoctor.facts.cuda import CUDA, Cuda
-from lpxdoctor.facts.gpu import NVML, Gpus
+from lpxdoctor.evidence import from_json
+from lpxdoctor.facts.cuda import Cuda
+from lpxdoctor.facts.gpu import Gpus
 
 PACKAGES = ("libnvidia-ml1", "libcuda1")
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "nvidia-user-space"
@@ -81,10 +81,18 @@ def test_cuda_answers_that_there_is_no_device_and_makes_no_node(libraries: Path)
 
 
 @pytest.mark.skipif(Path("/sys/module/nvidia").is_dir(), reason="this machine has the driver itself")
-def test_both_go_through_the_collector_into_facts(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries))
-    programs = {"nvml": bundled.PROGRAMS / "nvml.py", "cuda": bundled.IMAGES / "probe" / "cuda.py"}
-    evidence = collect((NVML, CUDA), programs)
+def test_both_go_through_the_collector_into_facts(libraries: Path) -> None:
+    # The loader reads LD_LIBRARY_PATH when a process starts, and programs run in forks of the collector.
+    script = (
+        "import sys; from lpxdoctor import bundled; from lpxdoctor.collect import collect; "
+        "from lpxdoctor.evidence import to_json; from lpxdoctor.facts.cuda import CUDA; from lpxdoctor.facts.gpu import NVML; "
+        "programs = {'nvml': bundled.PROGRAMS / 'nvml.py', 'cuda': bundled.IMAGES / 'probe' / 'cuda.py'}; "
+        "sys.stdout.write(to_json(collect((NVML, CUDA), programs)))"
+    )
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
+    argv = [sys.executable, "-c", script]
+    done = subprocess.run(argv, env=environment, cwd=CACHE.parents[1], capture_output=True, text=True, check=True)
+    evidence = from_json(done.stdout)
     gpus, cuda = Gpus.parse(evidence), Cuda.parse(evidence)
     assert gpus.error is not None
     assert gpus.error.name == "DRIVER_NOT_LOADED"
