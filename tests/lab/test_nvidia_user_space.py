@@ -85,7 +85,8 @@ def test_both_go_through_the_collector_into_facts(libraries: Path) -> None:
     # The loader reads LD_LIBRARY_PATH when a process starts, and programs run in forks of the collector.
     script = (
         "import sys; from lpxdoctor import bundled; from lpxdoctor.collect import collect; "
-        "from lpxdoctor.evidence import to_json; from lpxdoctor.facts.cuda import CUDA; from lpxdoctor.facts.gpu import NVML; "
+        "from lpxdoctor.evidence import to_json; from lpxdoctor.facts.cuda import CUDA; "
+        "from lpxdoctor.facts.gpu import NVML; "
         "programs = {'nvml': bundled.PROGRAMS / 'nvml.py', 'cuda': bundled.IMAGES / 'probe' / 'cuda.py'}; "
         "sys.stdout.write(to_json(collect((NVML, CUDA), programs)))"
     )
