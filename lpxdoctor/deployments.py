@@ -37,6 +37,24 @@ def state_dir() -> Path:
     return root / "lpxdoctor"
 
 
+def made(name: str) -> Path:
+    """Return a directory below the state directory, private, and made where it is not there.
+
+    Raises:
+        SetupError: it cannot be made.
+    """
+    directory = state_dir() / name
+    try:
+        state_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise SetupError(
+            f"What must be remembered cannot be kept: {error}.\n"
+            "Set XDG_STATE_HOME to a directory that can be written, and run this again."
+        ) from error
+    return directory
+
+
 def names() -> tuple[str, ...]:
     """Return the names of all recorded deployments, sorted."""
     return tuple(sorted(unquote(path.stem) for path in _directory().glob("*.json")))
@@ -48,16 +66,15 @@ def save(deployment: Deployment) -> Path:
     Raises:
         SetupError: the state directory cannot be written.
     """
+    made(_directory().name)
     target = _file(deployment.name)
     content = msgspec.json.format(msgspec.json.encode(deployment), indent=2) + b"\n"
     try:
-        state_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
-        target.parent.mkdir(mode=0o700, exist_ok=True)
         _replace(target, content)
     except OSError as error:
         raise SetupError(
-            f"The record of {deployment.name} could not be written: {error}.\n"
-            "Set XDG_STATE_HOME to a directory that can be written, and run this again."
+            f"{deployment.name} runs, and its record could not be written: {error}.\n"
+            "Make room in the state directory and run lpxdoctor deploy again, which changes nothing else."
         ) from error
     return target
 

@@ -15,7 +15,7 @@ import yaml
 from packaging.version import Version
 
 from lpxdoctor import bundled
-from lpxdoctor.deployments import state_dir
+from lpxdoctor.deployments import made, state_dir
 from lpxdoctor.errors import SetupError
 
 REQUIREMENTS = bundled.PLAYBOOKS / "requirements.yml"
@@ -42,10 +42,9 @@ def ensure() -> Path:
     for place in (*_installed_places(), own):
         if satisfied(place):
             return place
-    own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=own.parent, prefix=".collections-") as work:
+    with tempfile.TemporaryDirectory(dir=made(""), prefix=".collections-") as work:
         fetched = Path(work) / "fetched"
-        said = _from_galaxy(fetched) if not satisfied(fetched) else ""
+        said = _from_galaxy(fetched)
         if not satisfied(fetched):
             said += _from_wheel(Path(work), fetched)
         if not satisfied(fetched):

@@ -5,15 +5,14 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from lpxdoctor.deployments import state_dir
+from lpxdoctor.deployments import made
 
 KEPT = 50
 
 
 def keep(name: str, text: str) -> Path:
     """Write a log with mode 0600 and return its file, named by the time (UTC) and what it is of; old ones go."""
-    directory = state_dir() / "logs"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = made("logs")
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
     for old in sorted(directory.glob("*.log"))[: 1 - KEPT]:
         old.unlink(missing_ok=True)

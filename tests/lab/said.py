@@ -1,6 +1,7 @@
 """A command of ours in tests: what it ended with, and whether that is one error for people."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ import yaml
 from tests.lab.engine import docker
 
 KEPT = Path("/var/lib/lpxdoctor/engines")
-OURS = ("lab-vllm", "lab-dies", "lab-none")  # the names that tests of a roll-out deploy
+# The names that tests of a roll-out deploy; other runs of the tests may share the engine.
+SERVES, DIES, NONE = OURS = tuple(f"lab-{word}-{os.getpid()}" for word in ("vllm", "dies", "none"))
 
 
 @dataclass(frozen=True)

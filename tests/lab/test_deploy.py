@@ -14,10 +14,10 @@ import pytest
 from lpxdoctor.deployments import Deployment
 from tests.lab.engine import docker, free_port
 from tests.lab.hosts import Host, write_inventory
-from tests.lab.said import KEPT, Doctor, inspect, one_error
+from tests.lab.said import KEPT, SERVES, Doctor, inspect, one_error
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-NAME = "lab-vllm"
+NAME = SERVES
 TINY = ("--arg=--load-format", "--arg=dummy", "--env=OMP_NUM_THREADS=1", "--max-model-len=1024", "--variant=cpu")
 
 

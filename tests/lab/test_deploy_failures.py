@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab.engine import container, docker, free_port, wait_until
 from tests.lab.registry import Registry
-from tests.lab.said import Doctor, inspect, no_trace, one_error, with_variables
+from tests.lab.said import DIES, Doctor, inspect, no_trace, one_error, with_variables
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 @pytest.fixture
 def options(model_dir: Path, lab_image: str) -> tuple[str, ...]:
     """Return a local deployment of an image that has no engine: its container ends at once."""
-    return ("--local", "--name=lab-dies", f"--model={model_dir}", f"--port={free_port()}", "--variant=cpu", "--image")
+    return ("--local", f"--name={DIES}", f"--model={model_dir}", f"--port={free_port()}", "--variant=cpu", "--image")
 
 
 def test_a_container_that_dies_at_start(doctor: Doctor, options: tuple[str, ...], lab_image: str) -> None:
     said = doctor("deploy", *options, lab_image)
     one_error(said, "localhost: The container ended with exit code 127", "python3: not found", "was removed.")
-    no_trace("lab-dies")
+    no_trace(DIES)
 
 
 def test_an_image_is_pulled_by_its_digest(
@@ -41,26 +41,26 @@ def test_an_image_is_pulled_by_its_digest(
     assert subprocess.run(("docker", "image", "inspect", pinned), capture_output=True, check=False).returncode != 0
     one_error(doctor("deploy", *options, pinned), "exit code 127")
     docker("rmi", pinned)
-    no_trace("lab-dies")
+    no_trace(DIES)
 
 
 def test_an_image_that_no_registry_has(doctor: Doctor, options: tuple[str, ...], lab_registry: Registry) -> None:
     said = doctor("deploy", *options, f"{lab_registry.address}/none@sha256:{'0' * 64}")
     one_error(said, "localhost: the image could not be pulled: ", "Can the host reach the registry")
-    no_trace("lab-dies")
+    no_trace(DIES)
 
 
 def test_an_image_that_is_not_built(doctor: Doctor, options: tuple[str, ...]) -> None:
     said = doctor("deploy", *options, "lpxdoctor/none:1")
     one_error(said, "The image lpxdoctor/none:1 is not on the host.", "images/cpu/build")
-    no_trace("lab-dies")
+    no_trace(DIES)
 
 
 def test_an_engine_that_never_answers(doctor: Doctor, options: tuple[str, ...], lab_image: str, tmp_path: Path) -> None:
     sleeping = with_variables(tmp_path / "vars.yml", engine_command=["sh", "-c", "echo loading; sleep 300", "sh"])
     said = doctor("deploy", *options, lab_image, "--vars", sleeping, "--timeout=3")
     one_error(said, "The engine was not ready after 3 s", "did not answer", "--timeout", "  loading")
-    no_trace("lab-dies")
+    no_trace(DIES)
 
 
 def test_a_gpu_that_docker_cannot_give(
@@ -69,7 +69,7 @@ def test_a_gpu_that_docker_cannot_give(
     with_gpu = with_variables(tmp_path / "vars.yml", engine_gpu="gpus")
     said = doctor("deploy", *options, lab_image, "--vars", with_gpu)
     one_error(said, "Docker has no NVIDIA support there", "could not select device driver", "was removed.")
-    no_trace("lab-dies")
+    no_trace(DIES)
 
 
 def test_a_port_that_a_process_holds(doctor: Doctor, options: tuple[str, ...], lab_image: str) -> None:
@@ -78,15 +78,17 @@ def test_a_port_that_a_process_holds(doctor: Doctor, options: tuple[str, ...], l
         holder.listen()
         said = doctor("deploy", *options, lab_image, "--port", str(holder.getsockname()[1]))
     one_error(said, f"(process {os.getpid()})", "--port")
-    no_trace("lab-dies")
+    no_trace(DIES)
 
 
 def test_a_port_that_a_container_holds(doctor: Doctor, options: tuple[str, ...], lab_image: str) -> None:
     port = free_port()
-    with container(lab_image, "--name=lab-holder", "-p", f"127.0.0.1:{port}:80", command=("sleep", "300")):
+    with container(
+        lab_image, f"--name=lab-holder-{os.getpid()}", "-p", f"127.0.0.1:{port}:80", command=("sleep", "300")
+    ):
         said = doctor("deploy", *options, lab_image, "--port", str(port))
-    one_error(said, f"Port {port} on 127.0.0.1 is taken by container lab-holder.", "--port")
-    no_trace("lab-dies")
+    one_error(said, f"Port {port} on 127.0.0.1 is taken by container lab-holder-{os.getpid()}.", "--port")
+    no_trace(DIES)
 
 
 def test_a_model_that_is_missing(doctor: Doctor, options: tuple[str, ...], lab_image: str, tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_a_model_that_is_missing(doctor: Doctor, options: tuple[str, ...], lab_i
     one_error(said, f"The model is not there: {tmp_path}/none is no directory.", "--model")
     said = doctor("deploy", *options, lab_image, "--model", tmp_path)
     one_error(said, f"{tmp_path} has no config.json.")
-    no_trace("lab-dies")
+    no_trace(DIES)
 
 
 def test_a_model_that_the_engine_may_not_read(
@@ -104,14 +106,14 @@ def test_a_model_that_the_engine_may_not_read(
     os.chown(tmp_path / "config.json", 12345, 12345)
     said = doctor("deploy", *options, lab_image, "--model", tmp_path)
     one_error(said, "The engine runs as user 65532:0 and may not read", f"chmod -R a+rX {tmp_path}")
-    no_trace("lab-dies")
+    no_trace(DIES)
 
 
 def test_a_variable_of_the_wrong_type(doctor: Doctor, options: tuple[str, ...], lab_image: str, tmp_path: Path) -> None:
     wrong = with_variables(tmp_path / "vars.yml", engine_network="token-ring")
     said = doctor("deploy", *options, lab_image, "--vars", wrong)
     one_error(said, "engine_network", "bridge, host", "token-ring")
-    no_trace("lab-dies")
+    no_trace(DIES)
 
 
 def test_ctrl_c_takes_the_candidate_away(
@@ -122,7 +124,7 @@ def test_ctrl_c_takes_the_candidate_away(
     process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(
-            lambda: "lab-dies.candidate" in docker("ps", "--format", "{{.Names}}"), "the candidate", str, timeout_s=60
+            lambda: f"{DIES}.candidate" in docker("ps", "--format", "{{.Names}}"), "the candidate", str, timeout_s=60
         )
         time.sleep(2)  # the wait for /health has begun
         process.send_signal(signal.SIGINT)
@@ -131,21 +133,21 @@ def test_ctrl_c_takes_the_candidate_away(
         process.kill()
     assert (process.returncode, out) == (130, "")
     assert "Interrupted" in err
-    assert "lab-dies.candidate" not in docker("ps", "--all", "--format", "{{.Names}}")
+    assert f"{DIES}.candidate" not in docker("ps", "--all", "--format", "{{.Names}}")
 
 
 def test_what_a_killed_run_left_is_cleared_by_the_next(
     doctor: Doctor, options: tuple[str, ...], lab_image: str
 ) -> None:
-    docker("run", "--detach", "--name=lab-dies.candidate", lab_image, "sleep", "300")
-    docker("create", "--name=lab-dies", "--stop-signal=KILL", lab_image, "sleep", "300")
-    former = inspect("lab-dies")["Id"]
+    docker("run", "--detach", f"--name={DIES}.candidate", lab_image, "sleep", "300")
+    docker("create", f"--name={DIES}", "--stop-signal=KILL", lab_image, "sleep", "300")
+    former = inspect(DIES)["Id"]
     try:
         one_error(
             doctor("deploy", *options, lab_image), "exit code 127", "the engine that ran before was started again"
         )
-        assert inspect("lab-dies")["Id"] == former
-        assert inspect("lab-dies")["State"]["Running"]
+        assert inspect(DIES)["Id"] == former
+        assert inspect(DIES)["State"]["Running"]
     finally:
-        doctor("undeploy", "--local", "lab-dies")
-    no_trace("lab-dies")
+        doctor("undeploy", "--local", DIES)
+    no_trace(DIES)

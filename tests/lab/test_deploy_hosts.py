@@ -13,7 +13,7 @@ from lpxdoctor.errors import SetupError
 from tests.lab.engine import docker, free_port, wait_until
 from tests.lab.fixtures import InventoryWriter
 from tests.lab.hosts import Host
-from tests.lab.said import Doctor, Said, inspect, no_trace, one_error, with_variables
+from tests.lab.said import NONE, Doctor, Said, inspect, no_trace, one_error, with_variables
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -25,7 +25,7 @@ def deploy_to(doctor: Doctor, model_dir: Path, tmp_path: Path) -> Callable[..., 
     def deploy(**variables: object) -> Said:
         hosts = tmp_path / "hosts.yml"
         hosts.write_text(yaml.safe_dump({"all": {"hosts": {"gpu-1": variables}}}))
-        return doctor("deploy", "-i", hosts, "--name=lab-none", "--model", model_dir, "--variant=cpu")
+        return doctor("deploy", "-i", hosts, f"--name={NONE}", "--model", model_dir, "--variant=cpu")
 
     return deploy
 
@@ -100,9 +100,9 @@ def test_one_bad_host_stops_all(
     doctor: Doctor, write_lab_inventory: InventoryWriter, plain_host: Host, shared_engine_host: Host, model_dir: Path
 ) -> None:
     hosts = write_lab_inventory((plain_host, shared_engine_host))
-    said = doctor("deploy", "-i", hosts, "--name=lab-none", "--model", model_dir, "--variant=cpu")
+    said = doctor("deploy", "-i", hosts, f"--name={NONE}", "--model", model_dir, "--variant=cpu")
     one_error(said, "lab-plain: There is no Docker Engine", "Nothing was changed.")
-    no_trace("lab-none")
+    no_trace(NONE)
 
 
 def test_a_run_over_ssh_that_is_ended_leaves_nothing_on_the_host(
@@ -148,23 +148,23 @@ def test_several_hosts_get_one_record_each_and_the_first_is_the_canary(
     docker("save", "--output", str(archive), lab_image)
     docker("exec", "--interactive", docker_host.container_id, "docker", "load", stdin=archive.read_bytes())
     hosts = write_lab_inventory((docker_host, shared_engine_host))  # which sorts them by name
-    options = ("-i", hosts, "--name=lab-none", "--model", model_dir, f"--port={free_port()}", "--variant=cpu")
+    options = ("-i", hosts, f"--name={NONE}", "--model", model_dir, f"--port={free_port()}", "--variant=cpu")
     ready = with_variables(tmp_path / "ready.yml", engine_command=["perl", "-e", READY, "--"])
     broken = with_variables(tmp_path / "broken.yml", engine_command=["perl", "-e", "exit 3", "--"])
     try:
         said = doctor("deploy", *options, "--image", lab_image, "--vars", ready)
         assert said.status == 0, said
         for host in ("lab-docker", "lab-shared"):
-            assert f"lab-none@{host} on {host}: " in said.out
-            assert f"lpxdoctor baseline lab-none@{host}" in said.out
-        before = inspect("lab-none")
+            assert f"{NONE}@{host} on {host}: " in said.out
+            assert f"lpxdoctor baseline {NONE}@{host}" in said.out
+        before = inspect(NONE)
 
         said = doctor("deploy", *options, "--image", lab_image, "--vars", broken)
         one_error(said, "lab-docker: The container ended with exit code 3", "Not tried any more: lab-shared.")
-        assert inspect("lab-none")["State"]["StartedAt"] == before["State"]["StartedAt"]
-        assert docker_host.ssh("docker ps --format '{{.Names}}'") == "lab-none"
+        assert inspect(NONE)["State"]["StartedAt"] == before["State"]["StartedAt"]
+        assert docker_host.ssh("docker ps --format '{{.Names}}'") == NONE
     finally:
-        gone = doctor("undeploy", "lab-none")
-    assert gone.out == "lab-docker: lab-none is gone\nlab-shared: lab-none is gone\n"
+        gone = doctor("undeploy", NONE)
+    assert gone.out == f"lab-docker: {NONE} is gone\nlab-shared: {NONE} is gone\n"
     assert docker_host.ssh("docker ps --all --quiet") == ""
-    no_trace("lab-none")
+    no_trace(NONE)
