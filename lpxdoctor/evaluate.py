@@ -168,14 +168,17 @@ _EXCERPT = "what was given does not show it"
 
 
 def _with(result: Result, proof: Proof | None) -> Result:
-    """Return the result with what a text proves besides."""
+    """Return the result with what a text proves besides; what both found is one finding."""
     if proof is None:
         return result
     severity = proof.severity or result.severity
     if proof.rank > 1 and severity is Severity.FAIL:  # what is only possible is no failure
         severity = Severity.WARN
-    findings = (proof.finding, *result.findings)
-    return replace(result, state=State.FOUND, severity=severity, findings=findings, reason="", rank=proof.rank)
+    own = result.findings
+    seen = tuple(seen for finding in own for seen in finding.seen)
+    finding = replace(proof.finding, subject=own[0].subject if own else "", seen=(*proof.finding.seen, *seen))
+    rank = 0 if own else proof.rank
+    return replace(result, state=State.FOUND, severity=severity, findings=(finding,), reason="", rank=rank)
 
 
 def _root(results: Mapping[str, Result], id_: str, limit: int | None) -> str:

@@ -13,7 +13,7 @@ from lpxdoctor.check import Check
 from lpxdoctor.cli._host import ask
 from lpxdoctor.collect import LIMIT_S
 from lpxdoctor.errors import UsageError
-from lpxdoctor.evaluate import Judgement, evaluate, probes_of
+from lpxdoctor.evaluate import Judgement, Result, evaluate, probes_of
 from lpxdoctor.facts import symptoms
 from lpxdoctor.policy import Policy
 from lpxdoctor.recognize import Recognition, recognize
@@ -64,7 +64,15 @@ def judge(recognition: Recognition, checks: tuple[Check[...], ...], rules: Polic
     today = datetime.date.today()  # noqa: DTZ011 - a waiver ends on a local day
     if recognition.whole:
         return evaluate(checks, recognition.evidence, rules, today, proofs=recognition.proofs)
-    return evaluate(checks, recognition.evidence, rules, proofs=recognition.proofs, judged=JUDGED)
+    judgement = evaluate(checks, recognition.evidence, rules, proofs=recognition.proofs, judged=JUDGED)
+    return replace(judgement, results=tuple(map(_to_confirm, judgement.results)))
+
+
+def _to_confirm(result: Result) -> Result:
+    """Say of what an excerpt shows how to be sure: on the host itself the check sees everything."""
+    on_host = (f"sudo lpxdoctor check {result.check.id}",)
+    findings = (replace(finding, confirm=finding.confirm or on_host) for finding in result.findings)
+    return replace(result, findings=tuple(findings))
 
 
 # --- a text -----------------------------------------------------------------------------------------------------------

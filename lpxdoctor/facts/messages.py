@@ -140,7 +140,8 @@ def _expanded(pattern: str) -> str:
 
 
 @cache
-def _anchors(pattern: str) -> tuple[str, ...]:
+def needed(pattern: str) -> tuple[str, ...]:
+    """Return words of which at least one stands in lower case wherever a pattern of the table matches, () for none."""
     return anchors(_expanded(pattern).replace("<nl>", r"\s*"))
 
 
@@ -167,8 +168,8 @@ def tell(text: str, about: Mapping[str, str]) -> tuple[Told, ...]:
 def _found(text: str, lowered: str) -> Iterator[tuple[Known, re.Match[str]]]:
     """Yield the known errors in a text with their first match; most are ruled out by a word that they need."""
     for known in table():
-        needed = _anchors(known.pattern)
-        if not needed or any(word in lowered for word in needed):
+        words = needed(known.pattern)
+        if not words or any(word in lowered for word in words):
             found = known.search(text)
             if found:
                 yield known, found
@@ -230,4 +231,5 @@ def filled(meaning: str, values: Mapping[str, Any]) -> str:
         return found[1] if all(values.get(name) for name in re.findall(r"\{(\w+)\}", found[1])) else ""
 
     whole = re.sub(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]", part, meaning)
-    return " ".join(re.sub(r"\{(\w+)\}", lambda group: str(values.get(group[1], "")), whole).split())
+    said = " ".join(re.sub(r"\{(\w+)\}", lambda group: str(values.get(group[1], "")), whole).split())
+    return re.sub(r"\s+(?=[,.;:)](?:\s|$))", "", said)

@@ -1,7 +1,6 @@
 """A pasted text in; the answers that a host would have given to our own probes, as far as the text shows them, out."""
 
 import re
-from collections.abc import Iterable, Iterator
 
 from lpxdoctor.evidence import Answer, Evidence
 from lpxdoctor.facts import boot, driver, gpu, host
@@ -14,9 +13,6 @@ _KERNEL_LINE = re.compile(
 )
 _MODULE = re.compile(r"NVRM version: NVIDIA UNIX.*")
 _RELEASE = re.compile(r'PRETTY_NAME="?[^"\n]+"?')
-_PACKAGE = re.compile(
-    r"^(?P<status>[hi]i)\s+(?P<name>\S*nvidia\S*|libcuda1\S*|cuda-drivers\S*)\s+(?P<version>\d\S*)(?:\s|$)"
-)
 
 # The checks that judge what is there; those that judge what is missing cannot by an excerpt, in which nearly all is.
 JUDGED = frozenset(
@@ -38,7 +34,7 @@ JUDGED = frozenset(
             "gpu.compute-mode-exclusive",
             "fabric.not-completed",
         ),
-        *("host.kernel-stalls", "host.out-of-memory", "host.pcie-errors", "driver.packages-mixed"),
+        *("host.kernel-stalls", "host.out-of-memory", "host.pcie-errors"),
     }
 )
 
@@ -53,9 +49,6 @@ def evidence(pasted: Pasted, about: dict[str, str]) -> Evidence:
     log = [line for line in lines if _KERNEL_LINE.search(line)]
     if log:
         answers[host.DMESG.key] = _command("\n".join(log))
-    packages = list(_packages(lines))
-    if packages:
-        answers[driver.DPKG.key] = _command("\n".join(packages))
     module = _MODULE.search(pasted.text)
     if module:
         answers[driver.VERSION.key] = Answer(module[0] + "\n")
@@ -71,11 +64,3 @@ def evidence(pasted: Pasted, about: dict[str, str]) -> Evidence:
 
 def _command(stdout: str) -> Answer:
     return Answer({"exit": 0, "stdout": stdout, "stderr": ""})
-
-
-def _packages(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines of dpkg -l as dpkg-query prints them for us."""
-    for line in lines:
-        match = _PACKAGE.match(line)
-        if match:
-            yield f"{match['name']}\t{match['version']}\t{match['status']} "

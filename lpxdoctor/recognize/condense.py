@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 WHOLE_BYTES = 1 << 20
 _HEAD_BYTES, _TAIL_BYTES, _TABLE_BYTES = 640 << 10, 256 << 10, 384 << 10
-LINE_BYTES = 16 << 10
+LINE_BYTES = 8 << 10
 _OF_A_SHAPE = 16
 _SHAPES = 200_000
 _OF_AN_XID = 6

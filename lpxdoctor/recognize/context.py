@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from lpxdoctor import knowledge
 from lpxdoctor.facts.modprobe import CommandLine
+from lpxdoctor.facts.packages import Package
 from lpxdoctor.knowledge import names
 
 _DRIVER = r"(?P<v>\d{3}\.\d{2,3}(?:\.\d{2})?)"
@@ -63,7 +64,7 @@ _SAID: Mapping[str, tuple[str, ...]] = {
         r"^[\"' -]*vllm[\"']?\s*[:=]+\s*v?(?P<v>\d+\.\d+[\w.+]*)",
     ),
     "image": (
-        r"(?P<v>[\w./-]*vllm/[\w-]+:[\w.-]*\w|nvcr\.io/[\w./-]+:[\w.-]*\w|nvidia/cuda:[\w.-]*\w)",
+        r"(?<![\w./-])(?P<v>(?:[\w.-]{1,40}/){0,3}vllm/[\w-]{1,40}:[\w.-]{1,60}|nvcr\.io/[\w./-]{1,80}:[\w.-]{1,60}|nvidia/cuda:[\w.-]{1,60})",
         r"^image:\s*(?P<v>\S+)",
     ),
     "toolkit": (
@@ -91,10 +92,13 @@ _NVIDIA_SMI_ROW = re.compile(r"^\|\s+\d+\s+(?P<name>\S.*?)\s{2,}|^GPU \d+: (?P<l
 _MODULE_FILE = re.compile(r"/lib/modules/(\d[^/\s]*)/\S*\bnvidia[\w-]*\.ko")
 _DKMS = re.compile(r"^\s*nvidia[\w-]*[/,] ?(\d{3}[\d.]*)(?:, (\S+?), \S+?)?: (installed|built|added)", re.MULTILINE)
 _COMMAND_LINE = re.compile(r"^.*\b(?:BOOT_IMAGE=|root=UUID=|root=/dev/)\S*.*$", re.MULTILINE)
-_UPGRADE = re.compile(r"^Upgrade: .*?(\S*nvidia\S*?)(?::\w+)? \(([^,()]+), ([^,()]+)\)", re.MULTILINE)
+_UPGRADE = re.compile(
+    r"^Upgrade: .*?([\w.+-]{0,60}nvidia[\w.+-]{0,60})(?::\w{1,10})? \(([^,()]{1,80}), ([^,()]{1,80})\)", re.MULTILINE
+)
 _DPKG_LOG = re.compile(r"^(\d{4}-\S+) \S+ upgrade (\S*nvidia\S*?)(?::\w+)? (\S+) (\S+)$", re.MULTILINE)
 _STAMP = re.compile(r"^Start-Date: (\S+)", re.MULTILINE)
 _COMMAND = re.compile(r"^Commandline: (?:\S*/)?(.+?)\s*$", re.MULTILINE)
+_DPKG_LIST = re.compile(r"^[hi]i\s+((?:lib)?(?:nvidia|cuda)\S*)\s+(\d\S*)", re.MULTILINE)
 _OPEN_PACKAGE = re.compile(
     r"nvidia-(?:driver|dkms|kernel|headless)\S*-open|Open Kernel Module|Dual MIT/GPL|\bopen$", re.MULTILINE
 )
@@ -111,6 +115,7 @@ def context(text: str) -> dict[str, str]:
     found |= (
         _gpu(text) | _kernels(text, found.get("kernel", "")) | _command_line(text) | _upgrade(text) | _flavour(text)
     )
+    found |= _packages(text)
     return {name: value for name, value in (found | _derived(found, text)).items() if value}
 
 
@@ -185,6 +190,13 @@ def _upgrade(text: str) -> dict[str, str]:
 
 def _upstream(version: str) -> str:
     return version.strip().partition(":")[2].partition("-")[0] or version.strip().partition("-")[0]
+
+
+def _packages(text: str) -> dict[str, str]:
+    """Return the versions of the driver's packages in dpkg's list, where they are several."""
+    listed = (Package(name, version) for name, version in _DPKG_LIST.findall(text))
+    versions = sorted({package.upstream for package in listed if package.of_driver})
+    return {"packages": "mixed", "package_versions": ", ".join(versions)} if len(versions) > 1 else {}
 
 
 def _flavour(text: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """An excerpt's raw lines in; the same lines to show, and to search in without colours, quoting and translation, out."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,7 @@ _ESCAPES = re.compile(
 _QUOTED = re.compile(r"^(?:[>│┃]\s?)+|^[\w.-]{1,40}\s*\|\s(?=\S)(?![|+])")
 # Typographic quotes and full-width signs, as chats and Chinese keyboards write them.
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\uff1a\uff08\uff09\uff0c\uff1b\u3002\uff1d\u3000\u3010\u3011"
+_LONG_BYTES, _LONG_LINES = 1024, 200
 _PLAIN = str.maketrans(_TYPOGRAPHIC, "''\"\":(),;.= []")
 
 # What programs say in Chinese -> what they say in English: glibc's strerror, bash, kmod, apt, as translated there.
@@ -73,7 +74,7 @@ class Pasted:
 
 def pasted(excerpt: Excerpt) -> Pasted:
     """Return the text of an excerpt."""
-    rows = [(number, line) for number, raw in excerpt.lines for line in _lines(_decoded(raw))]
+    rows = [(number, line) for number, raw in _shortened(excerpt.lines) for line in _lines(_decoded(raw))]
     return Pasted(
         shown=tuple(line for _, line in rows),
         searched=tuple(_plain(line) for _, line in rows),
@@ -82,6 +83,14 @@ def pasted(excerpt: Excerpt) -> Pasted:
         whole=excerpt.whole,
         binary=excerpt.binary,
     )
+
+
+def _shortened(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Yield lines, the long ones after the first hundreds cut: a text of nothing else is no log, and slow to search."""
+    long = 0
+    for number, raw in lines:
+        long += len(raw) > _LONG_BYTES
+        yield number, raw if long < _LONG_LINES else raw[:_LONG_BYTES]
 
 
 def _decoded(raw: bytes) -> str:

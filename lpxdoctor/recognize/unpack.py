@@ -195,7 +195,8 @@ def _files(stream: Readable, kept: Unpacked, depth: int) -> Iterator[bytes]:
 
 def _plain(stream: Readable, head: bytes) -> Iterator[bytes]:
     """Yield text as UTF-8."""
-    encoding = next((name for bom, name in _UTF_16.items() if head.startswith(bom)), "")
+    # Every ASCII sign has a zero byte in it, so a text without any is none.
+    encoding = next((name for bom, name in _UTF_16.items() if head.startswith(bom) and b"\0" in head), "")
     decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
     while block := stream.read(BLOCK):
         yield decoder.decode(block).encode("utf-8", "replace") if decoder else block

@@ -94,7 +94,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "engine.port-in-use": ("port-in-use",),
     "engine.arguments-refused": (
         *("argument-unknown", "architecture-unknown", "context-longer-than-model"),
-        *("batch-smaller-than-context", "argument-refused"),
+        *("batch-smaller-than-context", "argument-refused", "quantization-does-not-fit"),
     ),
     "engine.disk-full": ("disk-full",),
     "engine.forked-after-cuda": ("forked-after-cuda",),

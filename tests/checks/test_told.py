@@ -43,6 +43,9 @@ TOLD: dict[str, tuple[str, str]] = {
     "decode.several-gpus-no-faster": ("two GPUs are not any faster than one", "双卡没有变快"),
     "decode.quantized-not-faster": ("the AWQ model is slower than fp16", "量化反而慢"),
     "decode.draft-does-not-fit": ("draft and target vocab_size differ, must match", ""),
+    "decode.model-name-unknown": ("404: The model `gpt-4` does not exist.", ""),
+    "decode.chat-template-missing": ("default chat template is no longer allowed, so you must provide one", ""),
+    "driver.installer-held-up": ("ERROR: You appear to be running an X server; please exit X before installing.", ""),
     "driver.wsl-gpu-blocked": ("WSL2: Failed to initialize NVML: GPU access blocked by the operating system", ""),
     "driver.windows-installer-error": (
         "NVIDIA installer failed with 0xe6000000 on Windows 11",

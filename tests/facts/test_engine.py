@@ -244,6 +244,8 @@ SAID = {
     "installation-mixed": "ImportError: /opt/vllm/_C.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEab",
     "compiler-missing": "RuntimeError: Failed to find C compiler. Please specify via CC (triton)",
     "batch-smaller-than-context": "max_num_batched_tokens (2048) is smaller than max_model_len (8192). This",
+    "quantization-does-not-fit": "Quantization method specified in the model config (awq) does not match the "
+    "quantization method specified in the `quantization` argument (gptq).",
     "argument-refused": "api_server.py: error: argument --dtype: invalid choice: 'fp16'",
     "too-many-open-files": "OSError: [Errno 24] Too many open files",
     "nccl-no-interface": "NCCL WARN Bootstrap : no socket interface found",

@@ -1,0 +1,124 @@
+"""The table of known errors and symptoms: each row is whole, each pattern quick, each meaning a sentence."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lpxdoctor.facts import messages
+from lpxdoctor.facts.anchors import anchors
+from lpxdoctor.facts.messages import Known
+
+ROWS = messages.table()
+
+
+@pytest.mark.parametrize("known", ROWS, ids=lambda known: known.name)
+def test_a_row_is_whole(known: Known) -> None:
+    assert [each.name for each in ROWS].count(known.name) == 1
+    assert known.meaning[0].islower() or known.meaning.startswith(
+        (
+            "CUDA",
+            "DKMS",
+            "Docker",
+            "Fabric",
+            "GPUs",
+            "NCCL",
+            "NVIDIA",
+            "SELinux",
+            "Secure",
+            "WSL",
+            "Xid",
+            "MIG",
+            "--",
+            "/dev",
+            "[",
+        )
+    )
+    assert not known.meaning.endswith(".")
+    for pattern in (known.pattern, *known.when, *known.unless):
+        assert messages.compiled(pattern).search("") is None
+    for reading in known.but:
+        assert reading.when or reading.unless, "a reading without a condition would hide the row's own"
+
+
+@pytest.mark.parametrize("known", ROWS, ids=lambda known: known.name)
+def test_a_meaning_names_only_what_the_pattern_or_the_context_may_know(known: Known) -> None:
+    from_context = {"gpu", "arch", "cc", "sm", "driver", "driver_cuda", "kernel", "vllm", "docker", "toolkit", "change"}
+    from_context |= {
+        "client",
+        "module",
+        "cmdline_note",
+        "others",
+        "dkms_kernels",
+        "address",
+        "fabric",
+        "code",
+        "package_versions",
+    }
+    groups = {name.rstrip("0123456789") for name in messages.compiled(known.pattern).groupindex}
+    for meaning in (known.meaning, *(reading.meaning for reading in known.but)):
+        assert set(re.findall(r"\{(\w+)\}", meaning)) <= groups | from_context
+
+
+@pytest.mark.parametrize("known", ROWS, ids=lambda known: known.name)
+def test_no_line_makes_a_pattern_slow(known: Known) -> None:
+    words = messages.needed(known.pattern) or ("x",)
+    begun = time.process_time()
+    for word in words[:3]:
+        for filler in ("a", "/a.b-c_", " ", "1", "[({", f"{word} "):
+            list(messages.compiled(known.pattern).finditer(f"{word}{filler * (8192 // len(filler))}{word}"))
+    assert time.process_time() - begun < 3
+
+
+def test_anchors_are_words_that_every_match_holds() -> None:
+    assert anchors("Error 802\\b|SYSTEM_NOT_READY") == ("error 802", "system_not_ready")
+    assert anchors("(?:modprobe|insmod)[^\\n]{0,9} nvidia-uvm?") == (" nvidia-uv",)
+    assert anchors("(?P<a>sm_\\d+)? is not compatible") == (" is not compatible",)
+    assert anchors("a|long word") == ()
+    assert anchors("显存|video memory") == ("video memory", "显存")
+    assert anchors(r"(?<!no )Xids? \d+") == ("xid",)
+
+
+@pytest.mark.parametrize(
+    ("meaning", "values", "said"),
+    [
+        ("it needs {cuda}[, and {driver} has {had}]", {"cuda": "13.0"}, "it needs 13.0"),
+        (
+            "it needs {cuda}[, and {driver} has {had}]",
+            {"cuda": "1", "driver": "2", "had": "3"},
+            "it needs 1, and 2 has 3",
+        ),
+        ("a GPU [({gpu}) ]is lost", {}, "a GPU is lost"),
+        ("ls [a-z]* of {name}", {"name": "x"}, "ls [a-z]* of x"),
+        ("built by {a} .", {"a": ""}, "built by."),
+    ],
+)
+def test_what_is_not_known_is_left_out_of_a_meaning(meaning: str, values: dict[str, str], said: str) -> None:
+    assert messages.filled(meaning, values) == said
+
+
+def test_conditions_see_the_whole_text_and_the_context() -> None:
+    line = 'could not select device driver "" with capabilities: [[gpu]]'
+    assert messages.tell(line, {})[0].proves == "container.toolkit-missing"
+    assert (
+        messages.tell(f"{line}\nii  nvidia-container-toolkit  1.17.4-1", {})[0].proves
+        == "container.daemon-not-restarted"
+    )
+    assert messages.tell("Error 802", {"fabric_fits": "no"})[0].proves == "fabric.manager-version-differs"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["we never had a CUDA out of memory", "without Driver/library version mismatch", "no GPU has fallen off the bus"],
+)
+def test_a_line_that_denies_an_error_is_none(line: str) -> None:
+    assert messages.tell(line, {}) == ()
+
+
+@given(st.text())
+def test_any_text_can_be_told(text: str) -> None:
+    for told in messages.tell(text, {}):
+        assert told.lines
+        assert all(text.splitlines() for _ in told.lines)
