@@ -247,7 +247,7 @@ def context_exceeds_kv_cache(engines: Engines) -> Iterator[Finding]:
 
 @check("engine.out-of-gpu-memory", Severity.FAIL, layer="engine")
 def out_of_gpu_memory(engines: Engines) -> Iterator[Finding]:
-    """An engine ran out of GPU memory while it started.
+    """An engine ran out of GPU memory.
 
     Why: the weights do not fit, or --gpu-memory-utilization leaves too little for activations and CUDA graphs, which
         are captured last.

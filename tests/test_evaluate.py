@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lpxdoctor import catalog, policy
-from lpxdoctor.check import Check, Finding, NotApplicable, Severity, check
+from lpxdoctor.check import Check, Finding, NotApplicable, Proof, Seen, Severity, check
 from lpxdoctor.errors import UsageError
 from lpxdoctor.evaluate import Judgement, State, Verdict, evaluate, probes_of
 from lpxdoctor.evidence import Answer, Evidence, File
@@ -64,6 +64,16 @@ def judge(*checks: Check[...], colour: str | None = "red", **changes: Any) -> Ju
     rules = policy.load()
     fields = {name: changes.get(name, getattr(rules, name)) for name in rules.__struct_fields__}
     return evaluate(catalog.ordered(checks), evidence, policy.Policy(**fields), datetime.date(2026, 11, 29))
+
+
+def judge_excerpt(*checks: Check[...], proofs: tuple[Proof, ...], judged: tuple[str, ...] = ()) -> Judgement:
+    """Judge a text by what it states, and with the checks that are trusted with excerpts; the light is red."""
+    evidence = Evidence("", {LIGHT.key: Answer("red")})
+    return evaluate(catalog.ordered(checks), evidence, policy.load(), proofs=proofs, judged=judged)
+
+
+def stated(id_: str, rank: int = 0, severity: Severity | None = None) -> Proof:
+    return Proof(id_, Finding(f"a line says so of {id_}", seen=(Seen("line 1", id_, ""),)), rank, severity)
 
 
 def state(judgement: Judgement, id_: str) -> State:
@@ -149,3 +159,58 @@ def test_circles_unknown_and_double_ids_are_refused() -> None:
         catalog.ordered([making("host.a", after=("host.x",))])
     with pytest.raises(UsageError, match="two checks have the id"):
         catalog.ordered([making("host.a"), making("host.a")])
+
+
+def test_a_fault_that_a_text_states_is_found_with_its_line_and_blocks_what_follows() -> None:
+    checks = (making("host.a"), making("host.b", after=("host.a",)))
+    judgement = judge_excerpt(*checks, proofs=(stated("host.a"), stated("host.b")))
+    assert [result.check.id for result in judgement.found] == ["host.a"]
+    assert judgement.found[0].findings[0].seen[0].value == "host.a"
+    assert judgement.blocked_by("host.a") == ("host.b",)
+
+
+def test_what_is_stated_does_not_wait_for_what_is_only_guessed() -> None:
+    checks = (making("host.a"), making("host.b", after=("host.a",)))
+    judgement = judge_excerpt(*checks, proofs=(stated("host.a", rank=1), stated("host.b")))
+    assert [result.check.id for result in judgement.found] == ["host.b", "host.a"]
+
+
+def test_what_is_only_possible_is_no_failure_and_blocks_nothing() -> None:
+    checks = (making("host.a"), making("host.b", after=("host.a",)))
+    judgement = judge_excerpt(*checks, proofs=(stated("host.a", rank=2), stated("host.b", rank=2)))
+    assert [(result.check.id, result.severity) for result in judgement.found] == [
+        ("host.a", Severity.WARN),
+        ("host.b", Severity.WARN),
+    ]
+    assert judgement.verdict is Verdict.WARNING
+
+
+def test_a_text_may_show_worse_than_the_check_warns_of() -> None:
+    judgement = judge_excerpt(making("host.a", Severity.WARN), proofs=(stated("host.a", severity=Severity.FAIL),))
+    assert judgement.verdict is Verdict.FAILED
+
+
+def test_what_a_text_states_and_what_it_shows_are_one_finding() -> None:
+    judgement = judge_excerpt(making("host.a"), proofs=(stated("host.a", rank=1),), judged=("host.a",))
+    assert [result.rank for result in judgement.found] == [0]
+    assert [finding.message for finding in judgement.found[0].findings] == ["a line says so of host.a"]
+
+
+def test_an_excerpt_makes_nothing_healthy() -> None:
+    checks = (making("host.a", when="green"), making("host.b", when="green"), elsewhere)
+    judgement = judge_excerpt(*checks, proofs=(), judged=("host.a", "host.elsewhere"))
+    assert {result.state for result in judgement.results} == {State.UNKNOWN, State.NOT_APPLICABLE}
+    assert judgement.verdict is Verdict.UNKNOWN
+
+
+def test_only_checks_that_are_trusted_with_an_excerpt_judge_it() -> None:
+    judgement = judge_excerpt(making("host.a"), making("host.b"), proofs=(), judged=("host.b",))
+    assert [result.check.id for result in judgement.found] == ["host.b"]
+
+
+def test_proofs_count_beside_the_whole_evidence_of_a_host() -> None:
+    checks = catalog.ordered([making("host.a", when="green"), making("host.b")])
+    evidence = Evidence("gpu-1", {LIGHT.key: Answer("red")})
+    judgement = evaluate(checks, evidence, policy.load(), proofs=(stated("host.a"),))
+    assert [result.check.id for result in judgement.found] == ["host.a", "host.b"]
+    assert not judgement.excerpt

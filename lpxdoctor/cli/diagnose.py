@@ -109,6 +109,8 @@ def _report_text(judgement: Judgement, recognition: Recognition, form: str, *, v
     open_ones = questions(recognition.about, shown=bool(judgement.found)) if undecided else ()
     if form == "json":
         sys.stdout.write(_json(judgement, open_ones))
+        for note in recognition.notes:  # what was left out, which the document has no place for
+            print(f"lpxdoctor: {note}", file=sys.stderr)
         return
     from rich.console import Console  # noqa: PLC0415 - each form is imported where it is asked for
 

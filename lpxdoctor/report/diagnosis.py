@@ -92,5 +92,8 @@ def _counts(judgement: Judgement, recognition: Recognition, signs: dict[str, str
     by_severity = Counter(result.severity for result in judgement.found)
     found = [f"{count} {_WORDS[severity][count != 1]}" for severity in Severity if (count := by_severity[severity])]
     text = recognition.pasted
-    lines = f"{text.total_lines:,} lines" + ("" if text.whole else f", {len(text.numbers):,} of them looked at closely")
+    noun = "line" if text.total_lines == 1 else "lines"
+    lines = f"{text.total_lines:,} {noun}" + (
+        "" if text.whole else f", {len(text.numbers):,} of them looked at closely"
+    )
     return f" {signs['dot']} ".join([", ".join(found) or "no fault shown", lines])

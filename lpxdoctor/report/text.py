@@ -112,8 +112,9 @@ def _title(result: Result, signs: dict[str, str]) -> RenderableType:
 
 def _seen(finding: Finding) -> RenderableType:
     grid = Table.grid(padding=(0, 3))
+    placed = any(seen.where for seen in finding.seen)  # an empty column would still take room
     for seen in finding.seen:
-        grid.add_row(Text(seen.what), Text(seen.value, "bold"), Text(seen.where, "dim"))
+        grid.add_row(Text(seen.what), Text(seen.value, "bold"), *([Text(seen.where, "dim")] if placed else []))
     return grid
 
 
