@@ -300,7 +300,7 @@ def test_a_broken_inventory_is_told(write: Write, tmp_path: Path) -> None:
         playbook.run("trial", [broken], collections=tmp_path, on_event=ignore)
 
 
-def test_a_host_that_refuses_is_unreachable(write: Write) -> None:
+def test_a_refusing_host_is_told(write: Write) -> None:
     write(command("true"))
     refused = inventory.parse("nobody@127.0.0.1:1")
     outcome = playbook.run("trial", [refused], collections=Path("/nonexistent"), on_event=ignore)
