@@ -319,6 +319,10 @@ def test_a_damaged_archive_is_read_as_far_as_it_goes(tmp_path: Path, capsys: pyt
     status, out, _ = diagnosed(path, capsys)
     assert status == 2
     assert "the archive is damaged" in " ".join(out.split())
+    run(["diagnose", str(path), "--format", "json"])
+    out, err = capsys.readouterr()
+    assert json.loads(out)["findings"]
+    assert "the archive is damaged" in err
 
 
 # --- size -------------------------------------------------------------------------------------------------------------

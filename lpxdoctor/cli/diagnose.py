@@ -22,8 +22,14 @@ from lpxdoctor.recognize.questions import Question, questions
 from lpxdoctor.recognize.unpack import Packed
 
 FORMATS = ("text", "json")
-# The words of checks that may explain a symptom of decoding; one of another word is looked at with its own.
-_RELATED = {"decode": ("decode", "engine", "cuda", "gpu", "host")}
+# The words of the checks that may explain a symptom, by the word of the one that it speaks of; else that word alone.
+_RELATED = {
+    "boot": ("boot", "driver"),
+    "driver": ("driver", "boot"),
+    "gpu": ("gpu", "host"),
+    "host": ("host", "gpu", "fabric", "engine"),  # as where several GPUs wait for each other
+    "decode": ("decode", "engine", "cuda", "gpu", "host"),
+}
 
 
 @click.command("diagnose")

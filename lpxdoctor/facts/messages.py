@@ -18,6 +18,7 @@ SeverityWord = Literal["fail", "warn", "info"]
 
 _LINE_CHARS = 400
 _LINES_SHOWN = 3
+_SENTENCE_CHARS = 1000
 # Where a message of the kernel module goes on in the next line, under a time stamp of its own or not.
 _NEXT_LINE = r"(?:\s+(?:[^\n]{0,80}?NVRM:\s*)?)"
 # As the driver logs it, where numbers of buses and processes stand beside it, and as people mention it.
@@ -67,6 +68,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     unless: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     but: tuple[Reading, ...] = ()
+    heard: str = ""
 
     def search(self, text: str) -> re.Match[str] | None:
         """Find it in a text."""
@@ -163,6 +165,28 @@ def tell(text: str, about: Mapping[str, str]) -> tuple[Told, ...]:
     whole = text + "\n" + "".join(f"@{name}={value}\n" for name, value in about.items())
     told = (_told(known, text, whole, about) for known, _ in _found(text, text.lower()))
     return tuple(each for each in told if each)
+
+
+def hear(sentence: str) -> tuple[Told, ...]:
+    """Return what a person may mean who tells of a symptom in a sentence: as a log says it, else in looser words."""
+    told = tell(sentence, {})
+    short = sentence[:_SENTENCE_CHARS]
+    return told or tuple(
+        _heard(known, short) for known in table() if known.heard and compiled(known.heard).search(short)
+    )
+
+
+def _heard(known: Known, sentence: str) -> Told:
+    return Told(
+        name=known.name,
+        proves=known.proves,
+        message=filled(known.meaning, {}),
+        sure="possible",
+        severity=known.severity,
+        ask=known.ask,
+        lines=((1, sentence),),
+        times=1,
+    )
 
 
 def _found(text: str, lowered: str) -> Iterator[tuple[Known, re.Match[str]]]:

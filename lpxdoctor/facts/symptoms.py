@@ -50,7 +50,7 @@ def _symptom(raw: dict[str, Any]) -> Symptom:
 
 def answer(text: str) -> Answer:
     """Return what a text tells, as an answer to keep in evidence."""
-    told = messages.tell(text, {})
+    told = messages.hear(text)
     return Answer(
         [
             {"check": each.proves, "meaning": each.message, "words": each.lines[0][1], "ask": list(each.ask)}

@@ -37,7 +37,7 @@ def test_a_row_is_whole(known: Known) -> None:
         )
     )
     assert not known.meaning.endswith(".")
-    for pattern in (known.pattern, *known.when, *known.unless):
+    for pattern in filter(None, (known.pattern, known.heard, *known.when, *known.unless)):
         assert messages.compiled(pattern).search("") is None
     for reading in known.but:
         assert reading.when or reading.unless, "a reading without a condition would hide the row's own"
@@ -122,3 +122,52 @@ def test_any_text_can_be_told(text: str) -> None:
     for told in messages.tell(text, {}):
         assert told.lines
         assert all(text.splitlines() for _ in told.lines)
+
+
+# What people say of a symptom in a sentence of their own -> what they may mean.
+HEARD = {
+    "the first token takes ages": "decode.first-token-slow",
+    "we wait eight seconds for the first word": "decode.first-token-slow",
+    "generation is slow": "decode.next-tokens-slow",
+    "tokens per second is low": "decode.next-tokens-slow",
+    "推理速度慢": "decode.next-tokens-slow",
+    "the first request is slow": "decode.start-compiling",
+    "显存越来越多": "decode.memory-grows",
+    "more requests do not raise the throughput": "decode.gpu-underused",
+    "并发上不去": "decode.gpu-underused",
+    "P99 latency is unstable": "decode.one-request-slow",
+    "it repeats itself": "decode.output-garbled",
+    "answers got worse with int4": "decode.accuracy-lost",
+    "the GPU is not visible in the container": "container.gpu-not-visible",
+    "容器里看不到显卡": "container.gpu-not-visible",
+    "containers lose the GPU after some days": "engine.lost-its-gpu",
+    "内核升级后驱动没了": "boot.module-missing",
+    "black screen since I installed the driver": "driver.nouveau-bound",
+    "our GPU runs too hot": "gpu.thermal-slowdown",
+    "vllm won't start": "engine.not-running",
+    "out of memory": "engine.out-of-gpu-memory",
+    "CUDA version mismatch": "engine.driver-too-old",
+}
+
+
+@pytest.mark.parametrize("sentence", HEARD)
+def test_a_symptom_in_plain_words_is_understood(sentence: str) -> None:
+    assert HEARD[sentence] in {each.proves for each in messages.hear(sentence)}
+
+
+@pytest.mark.parametrize(
+    "sentence", ["", "good morning", "it smells of burnt dust", "Grafana shows nothing", "x " * 9999]
+)
+def test_other_sentences_mean_nothing(sentence: str) -> None:
+    assert messages.hear(sentence) == ()
+
+
+def test_what_is_only_heard_is_not_read_out_of_a_log() -> None:
+    assert messages.hear("the model repeats the question first")
+    assert messages.tell("the model repeats the question first", {}) == ()
+
+
+def test_words_of_a_log_count_before_loose_ones() -> None:
+    assert [each.proves for each in messages.hear("our TTFT is high and everything is slow")] == [
+        "decode.first-token-slow"
+    ]
