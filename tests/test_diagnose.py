@@ -269,6 +269,7 @@ def test_a_directory_or_nothing_is_refused(tmp_path: Path, capsys: pytest.Captur
     assert run(["diagnose", "x", "--symptom", "y"]) == 64
 
 
+@pytest.mark.slow
 def test_a_sparse_file_of_four_gigabytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "sparse"
     with path.open("wb") as file:
@@ -284,6 +285,7 @@ def test_a_line_of_fifty_megabytes(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(out)["findings"][0]["evidence"][0]["what"] == "line 2"
 
 
+@pytest.mark.slow
 def test_a_gzip_bomb_ends_at_the_limit() -> None:
     member = gzip.compress(bytes(32 << 20))
     recognition = recognize(io.BytesIO(member * 40))
@@ -345,6 +347,7 @@ def hundred_megabytes() -> Iterator[bytes]:
             yield FALLEN.encode() + b"\n"
 
 
+@pytest.mark.slow
 def test_a_log_of_a_hundred_megabytes_takes_seconds_and_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "huge.log"
     with path.open("wb") as file:
