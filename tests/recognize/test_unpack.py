@@ -100,8 +100,9 @@ def test_any_bytes_end_in_text(data: bytes) -> None:
 
 @settings(max_examples=60)
 @given(st.binary(max_size=700), st.integers(0, 511))
-def test_any_damage_to_an_archive_ends_in_text(data: bytes, at: int) -> None:
+def test_any_damage_to_an_archive_ends_in_text_or_a_hint(data: bytes, at: int) -> None:
     whole = bytearray(tar({"a": TEXT, "b": TEXT}))
     whole[at : at + len(data)] = data
     for pack in (bytes, gzip.compress):
-        unpacked(pack(bytes(whole)))
+        with contextlib.suppress(Packed):  # damage can look like the beginning of something else
+            unpacked(pack(bytes(whole)))
