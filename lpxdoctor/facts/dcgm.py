@@ -84,7 +84,7 @@ def warnings(text: str) -> tuple[Warned, ...]:
         Unreadable: no test is told, which must not pass for health.
     """
     document = json.loads(text[text.index("{") :])
-    root = next((value for name, value in document.items() if name.startswith("DCGM") and name.endswith("ostic")), {})
+    root: dict[str, Any] = next((value for name, value in document.items() if name.startswith("DCGM") and name.endswith("ostic")), {})
     error = root.get("runtime_error") or root.get("Runtime Error") or ""
     tests = [test for category in root.get("test_categories") or () for test in category.get("tests") or () if test]
     results = [(test["name"], result) for test in tests for result in _results(test)]
@@ -105,7 +105,8 @@ def _of(name: str, result: Mapping[str, Any]) -> Iterator[Warned]:
         return
     number = result.get("entity_id", result.get("gpu_ids", ""))
     gpu = "" if "," in str(number) else str(number)
-    for warning in result.get("warnings") or ({},):
-        told = warning if isinstance(warning, dict) else {"warning": warning}
-        severity = _SEVERITIES.get(told["error_severity"], "unknown") if "error_severity" in told else ""
-        yield Warned(name, status, gpu, str(told.get("warning", "")) or "it gives no reason", severity)
+    told: list[Any] = list(result.get("warnings") or [{}])
+    for each in told:
+        warning: dict[str, Any] = each if isinstance(each, dict) else {"warning": each}
+        severity = _SEVERITIES.get(warning["error_severity"], "unknown") if "error_severity" in warning else ""
+        yield Warned(name, status, gpu, str(warning.get("warning", "")) or "it gives no reason", severity)

@@ -7,6 +7,7 @@ import msgspec
 from lpxdoctor import __version__
 from lpxdoctor.check import Layer
 from lpxdoctor.evaluate import Judgement, Result, State
+from lpxdoctor.report.steps import steps
 
 SCHEMA: Literal[1] = 1
 SeverityWord = Literal["fail", "warn", "info"]
@@ -73,7 +74,8 @@ class CoverageDocument(msgspec.Struct, frozen=True, kw_only=True):
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """The report: findings in order, the root cause first; checks gives every check's state.
 
-    questions is empty but for a diagnosis that what was given does not decide.
+    steps is what to type against all failures, in this order, a reboot once and last. questions is empty but for a
+    diagnosis that what was given does not decide.
     """
 
     schema: Literal[1]
@@ -85,6 +87,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[UnknownDocument, ...]
     waived: tuple[WaivedDocument, ...]
     checks: dict[str, str]
+    steps: tuple[str, ...] = ()
     questions: tuple[QuestionDocument, ...] = ()
 
 
@@ -105,6 +108,7 @@ def document(judgement: Judgement, questions: tuple[QuestionDocument, ...] = ())
         ),
         waived=tuple(WaivedDocument(id=id_, reason=w.reason, until=w.until.isoformat()) for id_, w in waivers),
         checks={result.check.id: result.state.value for result in judgement.results},
+        steps=steps(judgement),
         questions=questions,
     )
 

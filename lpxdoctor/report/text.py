@@ -12,8 +12,10 @@ from rich.text import Text
 from lpxdoctor.check import Finding, Severity
 from lpxdoctor.evaluate import Judgement, Result, State, Verdict
 from lpxdoctor.report.headline import fitness, headline, outlook
+from lpxdoctor.report.steps import commands, fix, has_playbook, steps
 
 _WARNINGS_SHOWN = 3
+_SEVERAL = 2
 _REASONS_SHOWN = 4
 _IDS_SHOWN = 3
 _STYLES = {Severity.FAIL: "bold red", Severity.WARN: "yellow", Severity.INFO: "cyan"}
@@ -60,6 +62,7 @@ def _blocks(
     for result in failures:
         yield ""
         yield from in_full(judgement, result, signs)
+    yield from _in_all(judgement)
     if verdict is Verdict.UNKNOWN:
         yield ""
         yield from _too_little(judgement, signs)
@@ -82,9 +85,7 @@ def in_full(judgement: Judgement, result: Result, signs: dict[str, str]) -> Iter
         if finding.seen:
             yield Padding(_seen(finding), (0, 0, 0, 4), expand=False)
     yield _labelled("Why", Text(flowing(check.why)))
-    commands = tuple(dict.fromkeys(command for finding in result.findings for command in finding.do))
-    todo = Group(*(Text(command, "bold") for command in commands)) if commands else Text(flowing(check.cure))
-    yield _labelled("Do", todo)
+    yield _labelled("Do", Group(*_todo(judgement, result)))
     confirm = tuple(dict.fromkeys(line for finding in result.findings for line in finding.confirm))
     if confirm:
         yield _labelled("Sure", Group(*(Text(line) for line in confirm)))
@@ -93,6 +94,29 @@ def in_full(judgement: Judgement, result: Result, signs: dict[str, str]) -> Iter
         ids = ", ".join(waiting[:_IDS_SHOWN]) + (f", {signs['more']}" if len(waiting) > _IDS_SHOWN else "")
         noun = "check waits" if len(waiting) == 1 else "checks wait"
         yield Padding(Text(f"{len(waiting)} {noun} for this one ({ids})", "dim"), (0, 0, 0, 2), expand=False)
+
+
+def _todo(judgement: Judgement, result: Result) -> Iterator[Text]:
+    """Yield what to type: the playbook's command before what it is by hand."""
+    typed = commands(result)
+    by_hand = [Text(command, "bold") for command in typed] or [Text(flowing(result.check.cure))]
+    if has_playbook(judgement, result):
+        yield Text(fix([result.check.id]), "bold")
+        yield Text("or by hand:", "dim")
+    yield from by_hand
+
+
+def _in_all(judgement: Judgement) -> Iterator[RenderableType]:
+    """Yield the shortest way through several causes; one cause has told its own."""
+    rows = steps(judgement)
+    if len([result for result in judgement.found if result.failed]) < _SEVERAL:
+        return
+    grid = Table.grid(padding=(0, 2))
+    for number, step in enumerate(rows, 1):
+        grid.add_row(Text(f"  {number}"), Text(step, "bold"))
+    yield ""
+    yield Text("For all of them, in this order:", "bold")
+    yield grid
 
 
 def flowing(text: str) -> str:
