@@ -37,6 +37,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     driver_end_months: int  # months before the end of a driver branch's support in which to say so
 
 
+class Ladder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a ladder of concurrencies ends, and what of it is worth a note."""
+
+    errors_share: float  # of a rung's requests that failed: more end the ladder
+    latency_growth: float  # median answer time over that of the first rung: more ends the ladder
+    memory_growth: float  # of a GPU's memory from the first rung to the last: more is noted
+
+
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A finding that the site accepts until a date, with the reason."""
 
@@ -51,6 +59,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     expect: Expect
     limits: Limits
+    ladder: Ladder
     disabled: tuple[str, ...] = ()
     severity: dict[str, str] = {}
     waivers: tuple[Waiver, ...] = ()

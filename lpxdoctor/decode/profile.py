@@ -55,6 +55,36 @@ class EngineDelta(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: float | None
     ttft_mean_ms: float | None
     inter_token_mean_ms: float | None
+    queue_mean_ms: float | None = None  # from a request's arrival in the engine to its first scheduling
+
+
+class EngineLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine said of itself while all slots were busy, read from its metrics a few times a second."""
+
+    samples: int
+    running_p50: float
+    running_max: float
+    waiting_p50: float
+    waiting_share: float  # of the samples with a request waiting
+    kv_cache_p50: float | None  # share of the KV cache in use
+    kv_cache_max: float | None
+
+
+class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
+    """What one decode step moves and computes on one GPU, and how long that takes at least.
+
+    Of a step's time rest_ms is what neither memory nor arithmetic at their peaks explain: scheduling, launching
+    kernels, the engine's own work.
+    """
+
+    tokens_per_s: float  # of all GPUs together, were memory all that took time
+    share: float | None  # measured / this
+    bytes_per_step: int
+    step_ms: float | None  # measured: one token of every request, prompts included
+    weights_ms: float
+    kv_cache_ms: float
+    compute_ms: float | None  # at the peak of the matrix units, prompts included
+    rest_ms: float | None
 
 
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +127,9 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
     client: ClientBound
     engine: EngineDelta | None
     gpus: tuple[GpuUse, ...]
+    output_tokens_per_s_ci95: tuple[float, float] | None = None  # from the rates of equal parts of the window
+    load: EngineLoad | None = None
+    ceiling: Ceiling | None = None
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +149,60 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     cpu: str | None
     cores: int | None
+
+
+class CeilingBasis(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ceilings of all rungs were computed from."""
+
+    model: str  # where its config was read
+    weights_bytes: int  # that a step of one sequence reads on one GPU
+    weights_from: str
+    kv_bytes_per_token: int  # on one GPU
+    bytes_per_s: int  # of one GPU's memory
+    bandwidth_from: str
+    flops: float | None  # of one GPU's matrix units in the weights' precision, at their highest clock
+    tensor_parallel: int
+    replicas: int
+    assumed: tuple[str, ...]
+
+
+class Ladder(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of rising concurrencies: what was asked for, and why it ended before; "" when it did not."""
+
+    asked: tuple[int, ...]
+    stopped: str
+
+
+class Knee(msgspec.Struct, frozen=True, kw_only=True):
+    """The rung beyond which more requests at once cost more latency than they bring throughput.
+
+    It has the greatest throughput / latency of all, which is where both begin to change by the same share (Kleinrock
+    1979). cause is one of decode.knee.Cause; concurrency is null for none yet.
+    """
+
+    concurrency: int | None
+    cause: str
+    confidence: str  # "high", "medium", "low"
+    evidence: tuple[str, ...]
+    engine_limit: int | None = None  # how many the engine ran at once while others waited
+
+
+class SloRung(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a rung holds the targets: "yes", "likely" (by its percentile, and too few requests to be sure), "no"."""
+
+    concurrency: int
+    holds: str
+    because: str
+
+
+class Slo(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest concurrency that holds every target, null when none does."""
+
+    percentile: str
+    targets_ms: dict[str, float]
+    concurrency: int | None
+    confident: bool
+    rungs: tuple[SloRung, ...]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +230,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     client_host: Host
     unknown: dict[str, str]
     rungs: tuple[Rung, ...]
+    ladder: Ladder | None = None
+    knee: Knee | None = None
+    slo: Slo | None = None
+    ceiling: CeilingBasis | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def is_valid(self) -> bool:
