@@ -19,6 +19,7 @@ class Engine(Enum):
 
     NONE = "host"
     OWN = "docker-host"
+    GPU = "gpu-host"  # one of its own too, a kernel to boot, and the user space of NVIDIA's driver
     SHARED = "shared-host"  # the outer machine's: images are there already, and paths are the outer machine's
 
 
