@@ -11,3 +11,12 @@ PLAYBOOKS = _ROOT / "playbooks"
 IMAGES = _ROOT / "images"
 PROGRAMS = _PACKAGE / "programs"
 KNOWLEDGE = _PACKAGE / "knowledge"
+
+# Starts containers; every other program only reads.
+CONTAINER_TEST = "passthrough"
+
+
+def programs() -> dict[str, Path]:
+    """Return the programs that probes run on a host: name -> file."""
+    files = (*PROGRAMS.glob("[!_]*.py"), *(IMAGES / "probe").glob("*.py"))
+    return {path.stem: path for path in files}
