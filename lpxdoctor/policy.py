@@ -45,6 +45,15 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     memory_growth: float  # of a GPU's memory from the first rung to the last: more is noted
 
 
+class Compare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When one baseline is slower than another; by metric: tokens_per_s, tpot, ttft."""
+
+    false_alarm: float  # chance that a report calls anything slower when nothing is
+    slowdown: float  # that must have been found, had it been there, for a comparison to say that there is none
+    matters: dict[str, float]  # least change that is worth a word, as a share
+    noise: dict[str, float]  # standard deviation between runs of one set-up, where no repeats tell it
+
+
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A finding that the site accepts until a date, with the reason."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from lpxdoctor import __version__
-from lpxdoctor.decode import engine
+from lpxdoctor.decode import engine, noise
 from lpxdoctor.decode.gpu import Sampler
 from lpxdoctor.decode.profile import Engine, Host, Profile, Rung
 from lpxdoctor.decode.target import Target
@@ -64,12 +64,13 @@ def profile(
         gpu=gpus,
         driver=sampler.driver,
         input_len=workload.input_len,
-        input_exact=workload.dialect.token_ids,
+        input_exact=workload.dialect.is_exact,
         output_len=workload.output_len,
         engine=_engine(target, unknown),
         client_host=_host(),
         unknown=unknown,
         rungs=rungs,
+        pooled_variance=noise.pooled(rungs),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from lpxdoctor.decode.kept import RunVariance, Samples
 from lpxdoctor.errors import UsageError
 
 SCHEMA = 1
@@ -127,9 +128,9 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
     client: ClientBound
     engine: EngineDelta | None
     gpus: tuple[GpuUse, ...]
-    output_tokens_per_s_ci95: tuple[float, float] | None = None  # from the rates of equal parts of the window
     load: EngineLoad | None = None
     ceiling: Ceiling | None = None
+    samples: Samples | None = None  # None in profiles of 0.1
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +236,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     slo: Slo | None = None
     ceiling: CeilingBasis | None = None
     notes: tuple[str, ...] = ()
+    name: str | None = None  # as --name gave it
+    evidence: str | None = None  # the beginning of the SHA-256 of what `collect` saw of the engine's host
+    pooled_variance: dict[str, RunVariance] | None = None  # by metric; None where no rung was repeated
 
     @property
     def is_valid(self) -> bool:

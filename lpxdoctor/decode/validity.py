@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
+from lpxdoctor.decode import blocks
 from lpxdoctor.decode.bounds import client_bound
 from lpxdoctor.decode.profile import ClientBound, EngineDelta, GpuUse, Rung
 from lpxdoctor.decode.samples import Recording, Role, Sample
@@ -61,6 +62,7 @@ def judge(
         client=client,
         engine=engine,
         gpus=gpus,
+        samples=blocks.kept(recording),
     )
 
 
