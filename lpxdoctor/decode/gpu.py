@@ -27,9 +27,19 @@ _SLOWED = {
 }
 
 
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """What bounds a GPU's speed; None for what it does not tell."""
+
+    capability: str | None
+    memory_clock_mhz: int | None  # the highest
+    bus_width_bits: int | None
+    cores: int | None
+
+
 class _Head(msgspec.Struct, frozen=True):
     driver: str | None = None
     names: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()
     failure: str | None = None
 
 
@@ -58,6 +68,7 @@ class Sampler:
         self.failure = failure
         self.driver: str | None = None
         self.names: tuple[str, ...] = ()
+        self.cards: tuple[Card, ...] = ()
         self._process = process
         self._output = output
 
@@ -69,7 +80,7 @@ class Sampler:
             ended = self._process is None or self._process.poll() is not None or time.monotonic() > deadline
             if lines:
                 head = msgspec.json.decode(lines[0], type=_Head)
-                self.driver, self.names = head.driver, head.names
+                self.driver, self.names, self.cards = head.driver, head.names, head.cards
                 self.failure = head.failure or (None if head.names else "NVML knows no GPU")
             elif ended:
                 self.failure = f"the sampler ended, or said nothing within {_HEAD_TIMEOUT_S} s"

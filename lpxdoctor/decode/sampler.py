@@ -1,7 +1,7 @@
 """A program of its own: samples every GPU through NVML, one JSON line per sample, until its parent is gone.
 
-A library that hangs or crashes takes only this process with it. The first line tells the driver, or why nothing is
-sampled.
+A library that hangs or crashes takes only this process with it. The first line tells the driver and what the GPUs
+are, or why nothing is sampled.
 """
 
 import json
@@ -30,7 +30,7 @@ def main() -> int:
         names = [_text(nvml.nvmlDeviceGetName(handle)) for handle in handles]
     except nvml.NVMLError as error:
         return _say({"failure": f"NVML: {error}"})
-    _say({"driver": driver, "names": names})
+    _say({"driver": driver, "names": names, "cards": [_card(nvml, handle) for handle in handles]})
     parent = os.getppid()
     while os.getppid() == parent:
         _say({"at_ns": time.monotonic_ns(), "gpus": [_sample(nvml, handle) for handle in handles]})
@@ -38,14 +38,30 @@ def main() -> int:
     return 0
 
 
+def _ask(nvml: Any, handle: Any, name: str, *argv: Any) -> Any:
+    """Return what NVML says, None where it does not."""
+    try:
+        return getattr(nvml, name)(handle, *argv)
+    except (nvml.NVMLError, AttributeError):
+        return None
+
+
+def _card(nvml: Any, handle: Any) -> dict[str, Any]:
+    """Read what bounds a GPU's speed; integrated ones tell neither clock nor width."""
+    capability = _ask(nvml, handle, "nvmlDeviceGetCudaComputeCapability")
+    return {
+        "capability": f"{capability[0]}.{capability[1]}" if capability else None,
+        "memory_clock_mhz": _ask(nvml, handle, "nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
+        "bus_width_bits": _ask(nvml, handle, "nvmlDeviceGetMemoryBusWidth"),
+        "cores": _ask(nvml, handle, "nvmlDeviceGetNumGpuCores"),
+    }
+
+
 def _sample(nvml: Any, handle: Any) -> dict[str, Any]:
     """Read one GPU; what it cannot tell is None."""
 
     def ask(name: str, *argv: Any) -> Any:
-        try:
-            return getattr(nvml, name)(handle, *argv)
-        except (nvml.NVMLError, AttributeError):
-            return None
+        return _ask(nvml, handle, name, *argv)
 
     utilization = ask("nvmlDeviceGetUtilizationRates")
     memory = ask("nvmlDeviceGetMemoryInfo")

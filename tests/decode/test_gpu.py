@@ -59,6 +59,7 @@ def test_this_machines_gpus_are_sampled_or_the_reason_is_kept() -> None:
     with sampled(local=True) as sampler:
         sampler.read_head()
         assert (sampler.failure is None) == (sampler.driver is not None) == bool(sampler.names)
+        assert len(sampler.cards) == len(sampler.names)
         if sampler.failure is not None:
             assert sampler.failure.startswith("NVML")
             assert sampler.used(0, 1 << 62) == ()
