@@ -76,7 +76,7 @@ def prove() -> dict[str, Any]:
     answer: dict[str, Any] = {"server": "", "skipped": "", "failure": "", "image": "", "made": False, "paths": []}
     try:
         address = answer["server"] = _docker.server()
-        answer["skipped"] = _nothing_to_try(address)
+        answer["skipped"] = nothing_to_try(address)
         if answer["skipped"]:
             return answer
         remove_leftovers(address)
@@ -89,7 +89,7 @@ def prove() -> dict[str, Any]:
     return {**answer, "paths": [asdict(trial) for trial in trials]}
 
 
-def _nothing_to_try(address: str) -> str:
+def nothing_to_try(address: str) -> str:
     """Return why no path can hand a GPU over, "" where one may: it is not worth three containers."""
     vendors = (path.read_text() for path in Path("/sys/bus/pci/devices").glob("*/vendor"))
     if not any(vendor.strip() == _NVIDIA for vendor in vendors) and not any(
@@ -144,7 +144,7 @@ def _try(address: str, trial: Trial, config: dict[str, Any], ends: float) -> Non
     finally:
         trial.seconds = round(time.monotonic() - began, 2)
         if identity:  # already gone, or going, where it ran to its end
-            _remove(address, identity)
+            remove(address, identity)
 
 
 def _follow(address: str, identity: str, trial: Trial, ends: float) -> None:
@@ -162,7 +162,7 @@ def _follow(address: str, identity: str, trial: Trial, ends: float) -> None:
             trial.error = _docker.message(body)
             return
         trial.stage = "run"
-        out, err = _streams(written + _rest(output, ends))
+        out, err = streams(written + _rest(output, ends))
         said = ended + _rest(end, ends)  # in chunks or not
         trial.exit = json.loads(said[said.index(b"{") : said.rindex(b"}") + 1])["StatusCode"]
     trial.stderr = err.decode("utf-8", "replace").strip()[-2000:]
@@ -196,7 +196,7 @@ def _rest(connection: socket.socket, ends: float) -> bytes:
         parts.append(data)
 
 
-def _streams(framed: bytes) -> tuple[bytes, bytes]:
+def streams(framed: bytes) -> tuple[bytes, bytes]:
     """Return (standard output, standard error) of Docker's framing: a stream's number, three zeros, a length, bytes."""
     streams: dict[int, bytes] = {1: b"", 2: b""}
     at = 0
@@ -207,7 +207,7 @@ def _streams(framed: bytes) -> tuple[bytes, bytes]:
     return streams[1], streams[2]
 
 
-def _remove(address: str, identity: str) -> None:
+def remove(address: str, identity: str) -> None:
     """Remove a container; one in uninterruptible sleep stays, and goes by itself once it ends."""
     try:
         _docker.request(address, "DELETE", f"/containers/{identity}?force=1&v=1", timeout_s=2)
@@ -223,7 +223,7 @@ def remove_leftovers(address: str) -> None:
             and each["State"] != "running"
             and each["Created"] < time.time() - _LEFTOVER_S
         ):
-            _remove(address, each["Id"])
+            remove(address, each["Id"])
 
 
 if __name__ == "__main__":

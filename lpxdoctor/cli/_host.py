@@ -9,8 +9,8 @@ from lpxdoctor import __version__, bundled
 from lpxdoctor.collect import collect
 from lpxdoctor.evidence import Evidence, Probe, Program, from_json
 
-# The proof starts containers; everything else only reads.
-CONTAINER_TEST = "passthrough"
+# The proof starts containers and the other makes systemd reload too; everything else only reads.
+CONTAINER_TEST, RELOAD_TEST = "passthrough", "reload"
 
 
 def ask(
@@ -18,12 +18,12 @@ def ask(
     *,
     container_test: bool,
     limit_s: float,
+    reload_test: bool = False,
     meanwhile: Callable[[], None] | None = None,
 ) -> Evidence:
-    """Ask this host, and call meanwhile while it answers; without container_test no container is started."""
-    wanted = [
-        probe for probe in probes if container_test or not (isinstance(probe, Program) and probe.name == CONTAINER_TEST)
-    ]
+    """Ask this host, and call meanwhile while it answers; each test that acts on it is run only where it is wanted."""
+    unwanted = {name for name, wanted in ((CONTAINER_TEST, container_test), (RELOAD_TEST, reload_test)) if not wanted}
+    wanted = [probe for probe in probes if not (isinstance(probe, Program) and probe.name in unwanted)]
     programs = {
         **{path.stem: path for path in bundled.PROGRAMS.glob("[!_]*.py")},
         **{path.stem: path for path in (bundled.IMAGES / "probe").glob("*.py")},

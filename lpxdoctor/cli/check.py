@@ -16,6 +16,8 @@ from lpxdoctor.errors import DoctorError, UsageError
 from lpxdoctor.evaluate import State, Verdict, evaluate, probes_of
 
 FORMATS = ("text", "json")
+# What it needs acts on the host, so it is judged only where a person names it.
+_RELOAD_CHECK = "container.reload-lost-gpu"
 
 
 @click.command("check")
@@ -41,7 +43,8 @@ def command(
 ) -> int:
     """Judge this host and name one root cause.
 
-    With IDs, only these checks and what they follow from are judged.
+    With IDs, only these checks and what they follow from are judged. container.reload-lost-gpu is tried only when it is
+    named: it makes systemd reload.
 
     Exit status: 0 nothing worse than a note, 1 warnings, 2 a failure, 3 too little could be judged, 64 wrong use,
     70 a defect of lpxdoctor.
@@ -53,7 +56,13 @@ def command(
         evidence = read_evidence(source)
     else:
         meanwhile = _load_report if form == "text" else None
-        evidence = ask(probes_of(checks), container_test=not no_container_test, limit_s=limit_s, meanwhile=meanwhile)
+        evidence = ask(
+            probes_of(checks),
+            container_test=not no_container_test,
+            reload_test=_RELOAD_CHECK in ids,
+            limit_s=limit_s,
+            meanwhile=meanwhile,
+        )
     judgement = evaluate(checks, evidence, site, datetime.date.today())  # noqa: DTZ011 - a waiver ends on a local day
     seconds = None if source else time.monotonic() - started
     if form == "json" or output:
