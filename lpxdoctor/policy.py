@@ -69,6 +69,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     expect: Expect
     limits: Limits
     ladder: Ladder
+    compare: Compare
     disabled: tuple[str, ...] = ()
     severity: dict[str, str] = {}
     waivers: tuple[Waiver, ...] = ()
