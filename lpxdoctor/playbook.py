@@ -100,9 +100,11 @@ def run(
     collections: Path,
     on_event: Handler,
     check: bool = False,
+    tags: Sequence[str] = (),
+    hosts: Sequence[str] = (),
     limit_s: float | None = None,
 ) -> Outcome:
-    """Run playbooks/NAME.yml on all hosts of the inventory.
+    """Run playbooks/NAME.yml on hosts of the inventory.
 
     Args:
         name: a playbook, without directory and suffix.
@@ -111,6 +113,8 @@ def run(
         collections: a directory with the collections that the playbook needs.
         on_event: called in this thread; the run does not wait for it, however slow it is.
         check: change nothing, and return differences.
+        tags: run only tasks that have one of these tags, or the tag always; all tasks where none is given.
+        hosts: names of the inventory to run on; all where none is given.
         limit_s: seconds until the run is ended.
 
     Raises:
@@ -121,6 +125,10 @@ def run(
     directory = Path(tempfile.mkdtemp(prefix="lpxdoctor-"))
     try:
         config = _configure(directory, name, _write(directory, inventory), collections, check=check)
+        config.command += [
+            *(("--tags", ",".join(tags)) if tags else ()),
+            *(("--limit", ",".join(hosts)) if hosts else ()),
+        ]
         with stoppable(limit_s) as stop, _ended_by(stop):
             seen = _stream(config, on_event, stop)
         return _judge(name, seen, stop, directory / "artifacts" / "run" / "stdout")

@@ -322,6 +322,26 @@ def test_a_check_changes_nothing_and_returns_differences(write: Write, tmp_path:
     assert not target.exists()
 
 
+def test_tags_and_hosts_choose_what_is_run(write: Write) -> None:
+    write(
+        "    - ansible.builtin.debug: {msg: one}\n      tags: [boot.one]\n"
+        "    - ansible.builtin.debug: {msg: two}\n      tags: [boot.two]\n"
+        "    - ansible.builtin.debug: {msg: first}\n      tags: [always]\n"
+    )
+    seen: list[TaskEvent] = []
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    outcome = playbook.run(
+        "trial",
+        [{"all": {"hosts": {"here": local, "there": local}}}],
+        collections=Path("/nonexistent"),
+        on_event=seen.append,
+        tags=("boot.two", "boot.three"),
+        hosts=("there",),
+    )
+    assert outcome.changed == {"there": 0}
+    assert [event.result["msg"] for event in seen if event.state is State.OK] == ["two", "first"]
+
+
 @pytest.mark.slow
 def test_playbooks_may_lie_where_nothing_can_be_written(write: Write, tmp_path: Path) -> None:
     write(command("true"))
