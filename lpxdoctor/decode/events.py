@@ -14,12 +14,15 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 # Inside a JSON string a quote is escaped, so these bytes can only be the key itself.
 _TOKENS = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+# What a chunk of a chat has when it may carry no token: only such ones are decoded.
+_BARE_DELTA = re.compile(rb'"role"\s*:|"delta"\s*:\s*(?:\{\s*\}|null)|"content"\s*:\s*null')
 
 
 class Kind(Enum):
     """What an event carries."""
 
     TOKENS = "tokens"
+    BARE = "bare"  # a chunk of a chat without a token: its role, or only why it ends
     USAGE = "usage"
     ERROR = "error"
     DONE = "done"
@@ -33,11 +36,36 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
 
 
-class Choice(msgspec.Struct, frozen=True):
-    """One choice of an event."""
+class Delta(msgspec.Struct, frozen=True):
+    """What a chunk adds to a chat; reasoning is generated text like any other, under one of two names."""
 
-    text: str = ""
+    role: str | None = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: Any = None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One choice of an event; a completion has text, a chat a delta."""
+
+    text: str | None = None
+    delta: Delta | None = None
     finish_reason: str | None = None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether it adds anything to the answer."""
+        delta = self.delta
+        if delta is None:
+            return bool(self.text)
+        return bool(delta.content or delta.reasoning_content or delta.reasoning or delta.tool_calls)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is a chat's chunk without a token; an empty text that comes without a role is one."""
+        delta = self.delta
+        return delta is not None and not self.has_text and (delta.role is not None or delta.content is None)
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -90,7 +118,7 @@ def kind(event: bytes) -> Kind:
         ProtocolError: it has data that are neither a completion's nor an error.
     """
     if b'"choices":[{' in event or _TOKENS.search(event):
-        return Kind.TOKENS
+        return Kind.BARE if b'"delta"' in event and _is_bare(event) else Kind.TOKENS
     if _NO_CHOICES.search(event):
         return Kind.USAGE
     payload = data(event)
@@ -101,6 +129,10 @@ def kind(event: bytes) -> Kind:
     if decode(event).is_error:
         return Kind.ERROR
     raise ProtocolError(f"An event that is no part of a completion: {event[:120]!r}")
+
+
+def _is_bare(event: bytes) -> bool:
+    return _BARE_DELTA.search(event) is not None and all(choice.is_bare for choice in decode(event).choices)
 
 
 def data(event: bytes) -> bytes:

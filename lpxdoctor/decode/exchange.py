@@ -68,12 +68,20 @@ class Exchange:
             self._before_last = self._last
             self._last = event
             self._first = self._first or event
+        elif kind is Kind.BARE:
+            self._note_bare(event)
         elif kind is Kind.USAGE:
             self._usage = event
         elif kind is Kind.ERROR:
             self._error = self._error or event
         elif kind is Kind.DONE:
             self._done = True
+
+    def _note_bare(self, event: bytes) -> None:
+        decoded = events.decode(event)
+        self._done = self._done or any(choice.finish_reason for choice in decoded.choices)
+        if decoded.usage and self.arrivals_ns:
+            self._usage = event
 
     def failure(self) -> str:
         """Return what is wrong with the complete response, as "kind: what was seen", "" when nothing is."""
@@ -87,6 +95,14 @@ class Exchange:
             return f"cut: the stream ended after {len(self.arrivals_ns)} chunks without saying why"
         return ""
 
+    def has_chunks_of_several(self) -> bool:
+        """Tell whether the server counted more tokens than it sent chunks."""
+        try:
+            usage = events.decode(self._usage or self._last).usage
+        except ProtocolError:
+            return False
+        return usage is not None and usage.completion_tokens > len(self.arrivals_ns)
+
     def sample(self, ended_ns: int, failure: str) -> Sample:
         """Return what became of the request, with the tokens that the server counted.
 
@@ -99,6 +115,7 @@ class Exchange:
         tokens = usage.completion_tokens if usage else 0
         if arrivals and not failure and self._last_is_only_the_end(tokens):
             arrivals = arrivals[:-1]
+        one_each = tokens == len(arrivals)
         return Sample(
             role=self.role,
             slot=self.slot,
@@ -108,7 +125,7 @@ class Exchange:
             tokens=tokens or len(arrivals),
             tokens_known=tokens > 0,
             first_tokens=max(1, first.completion_tokens) if first else 1,
-            first_tokens_known=first is not None,
+            first_tokens_known=first is not None or one_each,
             prompt_tokens=usage.prompt_tokens if usage else None,
             bundles=tuple(self.bundles),
             failure=failure,
@@ -117,12 +134,14 @@ class Exchange:
     def _last_is_only_the_end(self, tokens: int) -> bool:
         """Tell whether the last chunk carries no token: some servers put the finish reason into one of its own."""
         last = events.decode(self._last)
-        if len(self.arrivals_ns) < 2 or not last.choices or last.choices[0].text or not last.choices[0].finish_reason:
+        if len(self.arrivals_ns) < 2 or not last.choices:
+            return False
+        if last.choices[0].has_text or not last.choices[0].finish_reason:
             return False
         before = events.decode(self._before_last)
         if last.usage and before.usage:
             return last.usage.completion_tokens == before.usage.completion_tokens
-        return 0 < tokens < len(self.arrivals_ns)
+        return tokens < len(self.arrivals_ns)  # also where the server tells no count: an end without text is no token
 
     def broken(self, ended_ns: int, failure: str) -> Sample:
         """Return a sample of a request that failed before its response was complete."""

@@ -18,9 +18,8 @@ from lpxdoctor.decode.samples import Recording, Role, Sample
 from lpxdoctor.decode.schedule import Schedule
 from lpxdoctor.decode.transport import Transport, tls_maker
 from lpxdoctor.decode.watch import Watch
-from lpxdoctor.decode.workload import Workload
+from lpxdoctor.decode.workload import ChunkUsage, Workload
 
-_PATH = "/v1/completions"
 _CONNECT_TIMEOUT_S = 10
 _TICK_S = 0.1
 # Turns are at least so far apart: with the kernel's receive times nothing is lost by reading a little later, and half
@@ -61,6 +60,7 @@ class Loop:
         self._watch = Watch(self._clock)
         self._tls = tls_maker(endpoint)
         self._selector = selectors.DefaultSelector()
+        self._counts_chunks = workload.dialect.chunk_usage is ChunkUsage.ALWAYS
         self._prompts = 0
         self._slots = tuple(_Slot(index, self._prompt()) for index in range(concurrency))
         self._samples: list[Sample] = []
@@ -172,6 +172,8 @@ class Loop:
         if failure:
             self._pause(slot)
         else:
+            if self._workload.dialect.chunk_usage is ChunkUsage.WHEN_NEEDED and not self._counts_chunks:
+                self._counts_chunks = exchange.has_chunks_of_several()
             self._next(slot)
             if slot.exchange and self._watch.on:
                 self._watch.idle_ns += slot.exchange.started_ns - ended_ns
@@ -235,8 +237,8 @@ class Loop:
     def _send(self, slot: _Slot, transport: Transport) -> None:
         assert slot.work is not None
         role, tokens = slot.work
-        body = self._workload.body(slot.prompt, tokens)
-        prepared = transport.prepare(self._endpoint.request("POST", _PATH, body))
+        body = self._workload.body(slot.prompt, tokens, chunk_usage=self._counts_chunks)
+        prepared = transport.prepare(self._endpoint.request("POST", self._workload.dialect.path, body))
         slot.exchange = exchange = Exchange(role, slot.index)
         if role is Role.COUNTED and not self._watch.on:
             self._watch.start()

@@ -118,9 +118,9 @@ def _answer_notes(recording: Recording, numbers: Measured, good: list[Sample], i
         if any(not sample.first_tokens_known for sample in good):
             yield "how many tokens a first chunk holds is not told: one is assumed"
     if numbers.prompt_tokens is None and good:
-        yield "the server does not tell how many tokens a prompt had"
+        yield "the server does not tell how many tokens a prompt had" + ("" if input_len else ", and takes text only")
     elif input_len is None:
-        yield f"text prompts of {numbers.prompt_tokens:.0f} tokens on average: the server takes no token ids"
+        yield f"text prompts of {numbers.prompt_tokens:.0f} tokens on average: the server is not asked by token ids"
     elif numbers.prompt_tokens is not None and numbers.prompt_tokens != input_len:
         yield f"the server counted {numbers.prompt_tokens:.1f} tokens in prompts of {input_len} token ids"
 

@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import dataclass, replace
+from enum import Enum
 
 # Ordinary token ids in every vocabulary in use: control tokens stand below, and none has fewer than 1,000 ids.
 _LOWEST_ID, _IDS = 100, 900
@@ -11,14 +12,39 @@ _SPELLED = tuple(b"%d" % (_LOWEST_ID + value) for value in range(_IDS))
 _WORDS = ("time", "year", "people", "way", "day", "man", "thing", "life", "child", "world", "school", "state", "hand")
 
 
+class ChunkUsage(Enum):
+    """When running token counts are asked for in every chunk: they tell how many tokens the first one holds."""
+
+    NEVER = "never"  # the server does not take the question
+    WHEN_NEEDED = "when needed"  # once chunks are seen to hold several tokens: counting costs the server time
+    ALWAYS = "always"
+
+
 @dataclass(frozen=True)
 class Dialect:
-    """How this server wants to be asked; narrowed by the answers to the first warm-up request."""
+    """How this server wants to be asked; narrowed by the answers to the first warm-up requests."""
 
+    chat: bool = False  # /v1/chat/completions, which takes no token ids, instead of /v1/completions
     token_ids: bool = True  # the prompt as token ids: its length is exact without a tokenizer here
-    chunk_usage: bool = True  # running token counts in every chunk: tells how many the first one holds
+    chunk_usage: ChunkUsage = ChunkUsage.ALWAYS
+    usage: bool = True  # token counts at the end of the stream
+    ignore_eos: bool = True
+    temperature: bool = True
+    # vLLM's: keeps what a chat template puts before every prompt out of the prefix cache.
+    cache_salt: bool = True
+    max_tokens: str = "max_tokens"  # what the field is called
     # Off unless ignore_eos alone does not hold: in vLLM it adds a logits processor to every step.
     min_tokens: bool = False
+
+    @property
+    def path(self) -> str:
+        """Where requests go, below the server's URL."""
+        return "/v1/chat/completions" if self.chat else "/v1/completions"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether prompts have exactly the length asked for."""
+        return self.token_ids and not self.chat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +62,30 @@ class Workload:
         return replace(self, nonce=f"{self.nonce}.{name}")
 
     def prompt(self, number: int) -> bytes:
-        """Return the JSON value of a prompt; another number gives another one, without a common beginning."""
-        chance = random.Random(f"{self.nonce}.{number}")  # noqa: S311 - unlike others', not secret
-        if not self.dialect.token_ids:
-            return json.dumps(" ".join(chance.choices(_WORDS, k=self.input_len))).encode()
-        values = memoryview(chance.randbytes(2 * self.input_len)).cast("H")
-        return b"[" + b",".join([_SPELLED[value % _IDS] for value in values]) + b"]"
+        """Return the members of a request that carry a prompt; another number gives another one from its beginning."""
+        name = f"{self.nonce}.{number}"
+        chance = random.Random(name)  # noqa: S311 - unlike others', not secret
+        if self.dialect.is_exact:
+            values = memoryview(chance.randbytes(2 * self.input_len)).cast("H")
+            return b'"prompt":[' + b",".join([_SPELLED[value % _IDS] for value in values]) + b"]"
+        text = json.dumps(" ".join(chance.choices(_WORDS, k=self.input_len))).encode()
+        if not self.dialect.chat:
+            return b'"prompt":' + text
+        salt = b'"cache_salt":%b,' % json.dumps(name).encode() if self.dialect.cache_salt else b""
+        return b'%b"messages":[{"role":"user","content":%b}]' % (salt, text)
 
-    def body(self, prompt: bytes, output_len: int) -> bytes:
-        """Return the body of a request for exactly so many tokens."""
+    def body(self, prompt: bytes, output_len: int, *, chunk_usage: bool) -> bytes:
+        """Return the body of a request for exactly so many tokens; prompt is what prompt() returned."""
         dialect = self.dialect
-        return b'{"model":%b,"prompt":%b,"max_tokens":%d,%b"ignore_eos":true,"temperature":0,"stream":true,%b}' % (
-            json.dumps(self.model).encode(),
+        chunks = b',"continuous_usage_stats":true' if chunk_usage else b""
+        members = (
+            b'"model":' + json.dumps(self.model).encode(),
             prompt,
-            output_len,
-            b'"min_tokens":%d,' % output_len if dialect.min_tokens else b"",
-            b'"stream_options":{"include_usage":true%b}'
-            % (b',"continuous_usage_stats":true' if dialect.chunk_usage else b""),
+            b'"%b":%d' % (dialect.max_tokens.encode(), output_len),
+            b'"min_tokens":%d' % output_len if dialect.min_tokens else b"",
+            b'"ignore_eos":true' if dialect.ignore_eos else b"",
+            b'"temperature":0' if dialect.temperature else b"",
+            b'"stream":true',
+            b'"stream_options":{"include_usage":true%b}' % chunks if dialect.usage else b"",
         )
+        return b"{" + b",".join(member for member in members if member) + b"}"

@@ -35,6 +35,12 @@ class Script:
     fault_after: int = 2  # chunks
     takes_token_ids: bool = True
     takes_chunk_usage: bool = True
+    refused: tuple[str, ...] = ()  # members that it answers with 400
+    names_refused: bool = True
+    has: tuple[str, ...] = ("/v1/completions", "/v1/chat/completions")
+    role_on: str = "first"  # chunk of a chat: "first" (without text, as vLLM), "every"
+    reasons: int = 0  # so many chunks of a chat are reasoning
+    ends_bare: bool = False  # a chat's finish reason comes with an empty delta, as from llama.cpp
     tells_usage: bool = True
     answer_tokens: int = 0  # ends every answer there, unless min_tokens asks for more
     takes_min_tokens: bool = True
@@ -93,7 +99,7 @@ class Peer:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         if self.script.api_key and headers.get("authorization") != f"bearer {self.script.api_key}".lower():
             return await self._answer(writer, 401, {"error": "Unauthorized"})
-        if method == "POST" and path.endswith("/v1/completions"):
+        if method == "POST" and path.endswith(tuple(self.script.has)):
             return await self._completion(writer, json.loads(body), received_ns)
         content = self._page(path)
         return await self._answer(writer, 404 if content is None else 200, content)
@@ -123,12 +129,8 @@ class Peer:
         script = self.script
         fault = script.fault if script.fault_on is None or len(self.seen) in script.fault_on else ""
         self.seen.append(Seen(body, received_ns))
-        if isinstance(body["prompt"], list) and not script.takes_token_ids:
-            return await self._answer(writer, 422, {"error": "prompt: str type expected"})
-        if "continuous_usage_stats" in body["stream_options"] and not script.takes_chunk_usage:
-            return await self._answer(writer, 400, {"error": "continuous_usage_stats: extra fields not permitted"})
-        if "min_tokens" in body and not script.takes_min_tokens:
-            return await self._answer(writer, 400, {"error": "min_tokens: extra fields not permitted"})
+        if refused := self._refused(body):
+            return await self._answer(writer, *refused)
         if fault.startswith("http-"):
             return await self._answer(writer, int(fault[5:]), {"error": "scripted"})
         if fault == "no-stream":
@@ -140,14 +142,30 @@ class Peer:
         finally:
             self.under_way -= 1
 
+    def _refused(self, body: dict[str, Any]) -> tuple[int, object] | None:
+        """Return the status and the answer to a request with something in it that this server does not take."""
+        script = self.script
+        if isinstance(body.get("prompt"), list) and not script.takes_token_ids:
+            return 422, {"error": "prompt: str type expected"}
+        named = [name for name in script.refused if name in body]
+        if "continuous_usage_stats" in body.get("stream_options", {}) and not script.takes_chunk_usage:
+            named.append("continuous_usage_stats")
+        if "min_tokens" in body and not script.takes_min_tokens:
+            named.append("min_tokens")
+        if not named:
+            return None
+        return 400, {"error": f"{named[0]}: extra fields not permitted" if script.names_refused else "bad request"}
+
     async def _stream(self, writer: asyncio.StreamWriter, seen: Seen, fault: str) -> bool:
         script, body = self.script, seen.body
         connection = "" if script.keeps_alive else "Connection: close\r\n"
         head = f"HTTP/1.1 200 OK\r\n{connection}Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
         writer.write(head.encode())
-        wanted = body["max_tokens"]
+        wanted = length_of(body)
         if script.answer_tokens and body.get("min_tokens", 0) < wanted:
             wanted = min(wanted, script.answer_tokens)
+        if "messages" in body and script.role_on == "first":
+            self._event(writer, chat_chunk({"role": "assistant", "content": ""}, None, 0))
         sent = number = 0
         due_ns = seen.received_ns + int(script.ttft_s * 1e9)
         while sent < wanted:
@@ -157,7 +175,7 @@ class Peer:
                 return False
             sent = min(wanted, sent + (script.tokens_per_chunk if number else script.first_chunk_tokens))
             ends = sent == wanted and not script.ends_in_own_chunk
-            self._event(writer, self._chunk(body, " x", "length" if ends else None, sent))
+            self._event(writer, self._chunk(body, " x", "length" if ends else None, sent, number))
             await writer.drain()
             seen.writes_ns.append(time.monotonic_ns())
             number += 1
@@ -167,24 +185,27 @@ class Peer:
 
     def _finish(self, writer: asyncio.StreamWriter, body: dict[str, Any], sent: int) -> None:
         if self.script.ends_in_own_chunk:
-            self._event(writer, self._chunk(body, "", "length", sent))
-        prompt = self.script.prompt_tokens or len(
-            body["prompt"] if isinstance(body["prompt"], list) else body["prompt"].split()
-        )
+            self._event(writer, self._chunk(body, "", "length", sent, sent))
+        prompt = self.script.prompt_tokens or prompt_length(body)
         self._counters["generation_tokens"] += sent + self.script.foreign_tokens
         self._counters["prefix_cache_queries"] += prompt
         self._counters["prefix_cache_hits"] += prompt * self.script.cached_share
-        if self.script.tells_usage:
+        if self.script.tells_usage and body.get("stream_options"):
             usage = {"prompt_tokens": prompt, "completion_tokens": sent, "total_tokens": prompt + sent}
             self._event(writer, {"choices": [], "usage": usage})
         self._raw(writer, "data: [DONE]")
         writer.write(b"0\r\n\r\n")
 
-    def _chunk(self, body: dict[str, Any], text: str, reason: str | None, sent: int) -> dict[str, Any]:
+    def _chunk(self, body: dict[str, Any], text: str, reason: str | None, sent: int, number: int) -> dict[str, Any]:
+        script = self.script
+        told = sent if body.get("stream_options", {}).get("continuous_usage_stats") and script.tells_usage else None
+        if "messages" in body:
+            delta = {"reasoning_content" if number < script.reasons else "content": text}
+            if script.ends_bare and not text:
+                delta = {}
+            return chat_chunk({"role": "assistant", **delta} if script.role_on == "every" else delta, reason, told)
         event: dict[str, Any] = {"id": "cmpl-1", "choices": [{"index": 0, "text": text, "finish_reason": reason}]}
-        if body["stream_options"].get("continuous_usage_stats") and self.script.tells_usage:
-            event["usage"] = {"prompt_tokens": 1, "completion_tokens": sent}
-        return event
+        return event if told is None else {**event, "usage": {"prompt_tokens": 1, "completion_tokens": told}}
 
     async def _fault(self, writer: asyncio.StreamWriter, fault: str) -> bool:
         """Do the scripted fault; tell whether the stream goes on."""
@@ -214,6 +235,23 @@ class Peer:
     def _raw(self, writer: asyncio.StreamWriter, text: str) -> None:
         event = f"{text}{self.script.line_end}{self.script.line_end}".encode()
         writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+
+
+def length_of(body: dict[str, Any]) -> int:
+    """Return how many tokens a request asks for."""
+    return int(body.get("max_tokens") or body["max_completion_tokens"])
+
+
+def prompt_length(body: dict[str, Any]) -> int:
+    """Count a request's prompt: token ids, or words."""
+    prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+    return len(prompt if isinstance(prompt, list) else prompt.split())
+
+
+def chat_chunk(delta: dict[str, str], reason: str | None, told: int | None) -> dict[str, Any]:
+    """Return an event of a chat; told is a running token count."""
+    event: dict[str, Any] = {"id": "chat-1", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+    return event if told is None else {**event, "usage": {"prompt_tokens": 1, "completion_tokens": told}}
 
 
 async def _serve(peer: Peer, tls: ssl.SSLContext | None, ready: "threading.Event", stop: asyncio.Event) -> None:

@@ -36,6 +36,17 @@ def test_text_that_looks_like_the_key_is_not_it() -> None:
         (b"event: message\nid: 7", Kind.NOTHING),
         (b'data: {"object":"error","message":"out of memory","code":500}', Kind.ERROR),
         (b'event: x\ndata: {"choices" : [ {"text":""}]}', Kind.TOKENS),
+        (b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}', Kind.BARE),
+        (b'data: {"choices":[{"delta":{"role":"assistant","content":null}}]}', Kind.BARE),
+        (b'data: {"choices":[{"delta":{"content":null},"finish_reason":null}]}', Kind.BARE),
+        (b'data: {"choices":[{"delta" : { },"finish_reason":"length"}]}', Kind.BARE),
+        (b'data: {"choices":[{"delta":{"role":"assistant","content":"a"}}]}', Kind.TOKENS),
+        (b'data: {"choices":[{"delta":{"role":"assistant","content":null,"reasoning_content":"a"}}]}', Kind.TOKENS),
+        (b'data: {"choices":[{"delta":{"content":null,"reasoning":"a"}}]}', Kind.TOKENS),
+        (b'data: {"choices":[{"delta":{"content":null,"tool_calls":[{"index":0}]}}]}', Kind.TOKENS),
+        # A token without visible text: half a character, or a special one.
+        (b'data: {"choices":[{"delta":{"content":""}}]}', Kind.TOKENS),
+        (b'data: {"choices":[{"delta":{"content":"\\"role\\":"}}]}', Kind.TOKENS),
     ],
 )
 def test_other_events(event: bytes, expected: Kind) -> None:

@@ -17,7 +17,7 @@ from lpxdoctor.decode.endpoint import endpoint
 from lpxdoctor.decode.hooks import Hooks, Progress
 from lpxdoctor.decode.load import Loop
 from lpxdoctor.decode.samples import Recording, Role, Sample
-from lpxdoctor.decode.workload import Dialect, Workload
+from lpxdoctor.decode.workload import ChunkUsage, Dialect, Workload
 from tests.decode.peer import Script, serving, serving_apart
 
 WORK = Workload(model="peer", input_len=32, output_len=8, nonce="test")
@@ -87,13 +87,54 @@ def test_counted_requests_all_have_company_and_their_exact_lengths() -> None:
     ids=str,
 )
 def test_other_servers_ways_of_streaming_give_the_same(script: Script) -> None:
-    work = WORK if script.takes_chunk_usage else replace(WORK, dialect=Dialect(chunk_usage=False))
+    work = WORK if script.takes_chunk_usage else replace(WORK, dialect=Dialect(chunk_usage=ChunkUsage.NEVER))
     with serving(script) as peer:
         recording = load(peer.url, work=work)
     assert kinds(recording.samples) == {"": len(recording.samples)}
     for sample in counted(recording):
         assert (sample.tokens, len(sample.arrivals_ns)) == (8, 8)
         assert sample.tokens_known == script.tells_usage
+
+
+CHAT = replace(WORK, dialect=Dialect(chat=True))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(),
+        Script(role_on="every"),
+        Script(spaced=True, reasons=3),
+        Script(ends_in_own_chunk=True),
+        Script(ends_in_own_chunk=True, ends_bare=True),
+        Script(ends_in_own_chunk=True, ends_bare=True, tells_usage=False),
+        Script(role_on="every", reasons=8, line_end="\r\n"),
+    ],
+    ids=str,
+)
+def test_a_chats_first_token_is_neither_its_role_nor_its_end(script: Script) -> None:
+    with serving(replace(script, ttft_s=0.02)) as peer:
+        recording = load(peer.url, work=CHAT)
+    assert kinds(recording.samples) == {"": len(recording.samples)}
+    for sample in counted(recording):
+        assert (sample.tokens, len(sample.arrivals_ns)) == (8, 8)
+        assert sample.arrivals_ns[0] - sample.started_ns >= 20e6
+    assert {tuple(seen.body) for seen in peer.seen} == {tuple(peer.seen[0].body)}
+    assert len({seen.body["messages"][0]["content"] for seen in peer.seen}) == len(peer.seen)
+
+
+def test_counts_in_every_chunk_are_asked_for_only_once_chunks_hold_several_tokens() -> None:
+    when_needed = replace(WORK, output_len=18, dialect=Dialect(chunk_usage=ChunkUsage.WHEN_NEEDED))
+
+    def asked(script: Script) -> tuple[list[bool], list[Sample]]:
+        with serving(script) as peer:
+            recording = load(peer.url, concurrency=1, work=when_needed)
+        assert all(sample.first_tokens_known for sample in counted(recording))
+        return ["continuous_usage_stats" in seen.body["stream_options"] for seen in peer.seen], counted(recording)
+
+    assert set(asked(Script())[0]) == {False}
+    first, *later = asked(Script(tokens_per_chunk=4, first_chunk_tokens=2))[0]
+    assert (first, set(later)) == (False, {True})
 
 
 def test_several_tokens_a_chunk_are_counted_as_the_server_counts_them() -> None:
