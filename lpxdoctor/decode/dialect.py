@@ -29,8 +29,6 @@ _PLAINER: tuple[tuple[str, dict[str, Any]], ...] = (
 def negotiated(target: Target, workload: Workload, timeout_s: float, hooks: Hooks) -> Dialect:
     """Send pairs of requests that do not count until one is answered; return how it was asked.
 
-    The workload's own dialect is where it begins; only one that does not say chat can end there.
-
     Raises:
         MeasureError: the server answers none.
     """
@@ -51,7 +49,7 @@ def negotiated(target: Target, workload: Workload, timeout_s: float, hooks: Hook
 
 def _other(dialect: Dialect, seen: Sequence[Sample]) -> Dialect | None:
     """Return how to ask after these failures, None when nothing else is left to try."""
-    if seen and all(sample.kind in _NOT_THERE for sample in seen) and not dialect.chat:
+    if seen and all(sample.kind in _NOT_THERE for sample in seen) and not (dialect.chat or dialect.only):
         return replace(dialect, chat=True)
     if not seen or not all(sample.kind in _NOT_UNDERSTOOD for sample in seen):
         return None

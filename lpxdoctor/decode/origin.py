@@ -65,6 +65,7 @@ def profile(
         driver=sampler.driver,
         input_len=workload.input_len,
         input_exact=workload.dialect.is_exact,
+        api=workload.dialect.path,
         output_len=workload.output_len,
         engine=_engine(target, unknown),
         client_host=_host(),

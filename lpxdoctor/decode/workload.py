@@ -25,6 +25,7 @@ class Dialect:
     """How this server wants to be asked; narrowed by the answers to the first warm-up requests."""
 
     chat: bool = False  # /v1/chat/completions, which takes no token ids, instead of /v1/completions
+    only: bool = False  # the other of the two is not tried
     token_ids: bool = True  # the prompt as token ids: its length is exact without a tokenizer here
     chunk_usage: ChunkUsage = ChunkUsage.ALWAYS
     usage: bool = True  # token counts at the end of the stream

@@ -120,6 +120,25 @@ def test_a_server_that_does_not_take_everything_is_asked_otherwise(
     assert said == (not dialect["input_exact"])
 
 
+def test_one_of_two_endpoints_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(Script()) as peer:
+        for options in ((), ("--endpoint", "chat")):
+            assert baseline(peer.url, "--format", "json", *options) in (0, 1)
+        plain, chat = (json.loads(line) for line in split_objects(capsys.readouterr().out))
+    assert (plain["api"], plain["input_exact"]) == ("/v1/completions", True)
+    assert (chat["api"], chat["input_exact"]) == ("/v1/chat/completions", False)
+    assert [rung["prompt_tokens"] for rung in chat["rungs"]] == [24, 24]
+    with serving(Script(has=("/v1/chat/completions",))) as peer:
+        assert baseline(peer.url, "--endpoint", "completions") == 2
+    assert len(peer.seen) == 0
+    assert "no /v1/completions" in capsys.readouterr().err
+
+
+def split_objects(text: str) -> list[str]:
+    """Split JSON objects that stand one below the other."""
+    return [part + "}" for part in text.split("\n}") if part.strip()]
+
+
 def test_a_server_that_ends_early_is_asked_for_a_least_length(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(Script(answer_tokens=3)) as peer:
         baseline(peer.url, "--format", "json")
