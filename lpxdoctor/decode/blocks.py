@@ -1,7 +1,7 @@
 """A recording in, what a later comparison resamples out: requests in their order, tokens by time; pure arithmetic."""
 
-import itertools
 from collections.abc import Sequence
+from itertools import pairwise
 
 from lpxdoctor.decode.kept import Samples
 from lpxdoctor.decode.samples import Recording, Role
@@ -20,7 +20,7 @@ def kept(recording: Recording) -> Samples:
     blocks: list[float] = []
     if window:
         edges = [window[0] + (window[1] - window[0]) * n // TIME_BLOCKS for n in range(TIME_BLOCKS + 1)]
-        blocks = [tokens_in(recording.samples, *pair) for pair in itertools.pairwise(edges)]
+        blocks = [tokens_in(recording.samples, *pair) for pair in pairwise(edges)]
     return Samples(
         ttft_ms=_thinned([ttft_of(sample) for sample in good]),
         tpot_ms=_thinned([tpot for sample in good if (tpot := tpot_of(sample)) is not None]),

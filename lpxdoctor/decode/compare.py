@@ -1,6 +1,6 @@
 """Two profiles and a policy in, what differs between their set-ups and whether the second is slower out: pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -112,19 +112,14 @@ def _judged(mine: Mapping[str, Change], policy: Compare) -> tuple[Verdict, str]:
 def _verdict(rungs: Sequence[Compared], overall: Compared | None) -> tuple[Verdict, str]:
     """Return slower where anything is; a rung that could not be compared is not passed over."""
     if overall is None:
-        return Verdict.UNJUDGED, "; ".join(_whys(rungs)) or "the two have no concurrency in common"
+        return Verdict.UNJUDGED, "nothing could be compared" if rungs else "the two have no concurrency in common"
     everything = (*rungs, overall)
     if any(one.verdict is Verdict.SLOWER for one in everything):
         return Verdict.SLOWER, ""
-    refused = [one for one in rungs if not one.changes]
+    refused = sum(not one.changes for one in rungs)
     if refused:
-        return Verdict.UNJUDGED, "; ".join(_whys(refused))
+        return Verdict.UNJUDGED, f"{refused} of {len(rungs)} concurrencies could not be compared"
     if overall.verdict is Verdict.UNJUDGED:
         return Verdict.UNJUDGED, overall.why
     faster = any(one.verdict is Verdict.FASTER for one in everything)
     return (Verdict.FASTER if faster else Verdict.SAME), ""
-
-
-def _whys(rungs: Sequence[Compared]) -> Iterator[str]:
-    for rung in rungs:
-        yield f"{rung.concurrency} at once: {rung.why}"

@@ -3,10 +3,10 @@
 A run is one rung of one profile; runs of the same concurrency in a profile are repeats.
 """
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean, median, variance
 
 from lpxdoctor.decode.kept import RunVariance
@@ -15,6 +15,7 @@ from lpxdoctor.decode.profile import Rung
 METRICS = ("tokens_per_s", "tpot", "ttft")
 BLOCKS = 16
 LEAST_BLOCKS = 4
+_MOST_ALIKE = 0.8
 ENOUGH_DEGREES = 4  # of freedom: two rungs measured three times, for instance
 
 
@@ -34,14 +35,14 @@ class Run:
         """How much larger the mean's variance is than that of independent blocks.
 
         Neighbours are alike where an engine has slow and fast spells: (1 + r) / (1 - r) for the correlation r of
-        neighbours, as for a first-order autoregressive series; n/(n - 1) as blocks are few. Source: Geyer, Practical
-        Markov Chain Monte Carlo, 1992.
+        neighbours, as for a first-order autoregressive series, and n / (n - 1) as blocks are few. An r found in few
+        blocks is too low by (1 + 4 r) / n. Source: Marriott and Pope, Bias in the estimation of autocorrelations, 1954.
         """
         n, mean = len(self.blocks), self.value
         apart = [block - mean for block in self.blocks]
         total = math.fsum(one * one for one in apart)
-        r = math.fsum(one * two for one, two in itertools.pairwise(apart)) / total if total else 0.0
-        r = min(max(r + 1 / n, 0.0), 0.9)  # of few blocks it comes out about 1/n too low
+        seen = math.fsum(one * two for one, two in pairwise(apart)) / total if total else 0.0
+        r = min(max((seen + 1 / n) / (1 - 4 / max(n, 8)), 0.0), _MOST_ALIKE)
         return (1 + r) / (1 - r) * n / (n - 1)
 
     @property
@@ -76,7 +77,7 @@ def _blocks(values: Sequence[float]) -> tuple[float, ...]:
     """Return the medians of equal parts in the order of sending: a single late answer moves none much."""
     count = min(BLOCKS, len(values))
     edges = [len(values) * n // count for n in range(count + 1)]
-    return tuple(median(values[low:high]) for low, high in itertools.pairwise(edges))
+    return tuple(median(values[low:high]) for low, high in pairwise(edges))
 
 
 def pooled(rungs: Sequence[Rung]) -> dict[str, RunVariance] | None:

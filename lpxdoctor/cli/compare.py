@@ -1,0 +1,50 @@
+"""lpxdoctor compare: tell whether one baseline is slower than another, and what differs between the two."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from lpxdoctor.decode.compare import Comparison
+    from lpxdoctor.decode.profile import Profile
+
+FORMATS = ("text", "json")
+STATUS = {"slower": 2, "faster": 0, "same": 0, "unjudged": 3}
+
+
+@click.command("compare")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+def command(a: str, b: str, form: str) -> int:
+    """Compare baseline B with baseline A, the older one.
+
+    A and B are files, ids or their beginnings, names that `baseline --name` gave (the newest so named), or `last`.
+
+    Exit status: 0 no slow-down, 2 slower, 3 cannot be judged, 64 wrong use or no such baseline.
+    """
+    from lpxdoctor.decode import store  # noqa: PLC0415 - --help needs none of it
+
+    return show(compared(store.find(a), store.find(b)), form)
+
+
+def compared(a: "Profile", b: "Profile") -> "Comparison":
+    """Compare two profiles by this site's policy."""
+    from lpxdoctor import policy  # noqa: PLC0415
+    from lpxdoctor.decode.compare import compare  # noqa: PLC0415
+
+    return compare(a, b, policy.load().compare)
+
+
+def show(comparison: "Comparison", form: str) -> int:
+    """Print a comparison and return the exit status that it means."""
+    from lpxdoctor.report import compare as report  # noqa: PLC0415
+
+    if form == "json":
+        sys.stdout.write(report.to_json(comparison))
+    else:
+        from rich.console import Console  # noqa: PLC0415
+
+        report.render(comparison, Console())
+    return STATUS[comparison.verdict.value]
