@@ -12,11 +12,18 @@ IMAGES = _ROOT / "images"
 PROGRAMS = _PACKAGE / "programs"
 KNOWLEDGE = _PACKAGE / "knowledge"
 
-# Starts containers; every other program only reads.
-CONTAINER_TEST = "passthrough"
+# What acts on a host: the proof starts containers, the other makes systemd reload too. All else only reads.
+CONTAINER_TEST, RELOAD_TEST = "passthrough", "reload"
 
 
 def programs() -> dict[str, Path]:
     """Return the programs that probes run on a host: name -> file."""
     files = (*PROGRAMS.glob("[!_]*.py"), *(IMAGES / "probe").glob("*.py"))
     return {path.stem: path for path in files}
+
+
+def unwanted(*, container_test: bool, reload_test: bool) -> frozenset[str]:
+    """Return the programs that are not to be run: what acts on a host is run only where it is wanted."""
+    return frozenset(
+        name for name, wanted in ((CONTAINER_TEST, container_test), (RELOAD_TEST, reload_test)) if not wanted
+    )

@@ -1,4 +1,4 @@
-"""lpxdoctor check: ask this host, or read evidence, judge it and report."""
+"""lpxdoctor check: ask this host, the hosts of an inventory, or read evidence; judge it and report."""
 
 import datetime
 import sys
@@ -8,31 +8,46 @@ from pathlib import Path
 
 import click
 
-from lpxdoctor import catalog, policy
+from lpxdoctor import catalog, inventory, policy
 from lpxdoctor.check import Check
-from lpxdoctor.cli._host import ask, read_evidence
+from lpxdoctor.cli._host import FORKS, ask, is_fleet, read_evidence, write
 from lpxdoctor.collect import LIMIT_S
 from lpxdoctor.errors import DoctorError, UsageError
 from lpxdoctor.evaluate import State, Verdict, evaluate, probes_of
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "html")
 # What it needs acts on the host, so it is judged only where a person names it.
 _RELOAD_CHECK = "container.reload-lost-gpu"
 
 
 @click.command("check")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--from", "source", metavar="FILE", help="Judge evidence that `collect` wrote, instead of this host.")
+@click.option(
+    *("-i", "--inventory", "hosts"),
+    metavar="HOSTS",
+    help="Judge these hosts: an Ansible inventory, or USER@HOST,HOST; with --from, those that are expected.",
+)
+@click.option("--forks", type=click.IntRange(1), default=FORKS, show_default=True, help="Hosts asked at once.")
+@click.option(
+    *("--from", "sources"),
+    metavar="FILE|DIR",
+    multiple=True,
+    help="Judge evidence that `collect` wrote; a directory, or more than one, is a fleet.",
+)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Also write the JSON report to a file.")
 @click.option("-v", "--verbose", is_flag=True, help="Every finding in full, and a line for every check.")
 @click.option("--no-container-test", is_flag=True, help="Do not prove GPU passthrough by starting containers.")
-@click.option("--limit", "limit_s", type=click.FloatRange(1), default=LIMIT_S, show_default=True, help="Seconds.")
+@click.option(
+    "--limit", "limit_s", type=click.FloatRange(1), default=LIMIT_S, show_default=True, help="Seconds a host."
+)
 @click.option("--policy", "policy_file", metavar="FILE", help="Instead of /etc/lpxdoctor/policy.toml.")
 @click.option("--no-site-checks", is_flag=True, help="Leave out /etc/lpxdoctor/checks.d.")
 def command(
     ids: tuple[str, ...],
-    source: str | None,
+    hosts: str | None,
+    forks: int,
+    sources: tuple[str, ...],
     form: str,
     output: str | None,
     verbose: bool,
@@ -41,36 +56,42 @@ def command(
     policy_file: str | None,
     no_site_checks: bool,
 ) -> int:
-    """Judge this host and name one root cause.
+    """Judge this host, or every host of an inventory, and name one root cause of each.
 
     With IDs, only these checks and what they follow from are judged. container.reload-lost-gpu is tried only when it is
     named: it makes systemd reload.
 
-    Exit status: 0 nothing worse than a note, 1 warnings, 2 a failure, 3 too little could be judged, 64 wrong use,
-    70 a defect of lpxdoctor.
+    Exit status, of several hosts that of the worst: 0 nothing worse than a note, 1 warnings, 2 a failure or a host that
+    does not answer, 3 too little could be judged, 64 wrong use, 70 a defect of lpxdoctor.
     """
     started = time.monotonic()
     checks = _chosen(catalog.load(None if no_site_checks else catalog.SITE_CHECKS), ids)
     site = policy.load(Path(policy_file) if policy_file else None)
-    if source:
-        evidence = read_evidence(source)
+    tests = {"container_test": not no_container_test, "reload_test": _RELOAD_CHECK in ids}
+    if hosts or form == "html" or is_fleet(sources):
+        from lpxdoctor.cli import _fleet  # noqa: PLC0415 - one host needs none of it
+
+        row = _fleet.judge(checks, site, _today())
+        if sources:
+            rows = _fleet.from_files(sources, hosts, row)
+        else:
+            how = _fleet.Asking(forks=forks, limit_s=limit_s, **tests)
+            rows = _fleet.live(inventory.parse(hosts) if hosts else inventory.local(), checks, row, how)
+        seconds = None if sources else time.monotonic() - started
+        return _fleet.report(rows, form=form, output=output, verbose=verbose, seconds=seconds)
+    if sources:
+        evidence = read_evidence(sources[0])
     else:
         meanwhile = _load_report if form == "text" else None
-        evidence = ask(
-            probes_of(checks),
-            container_test=not no_container_test,
-            reload_test=_RELOAD_CHECK in ids,
-            limit_s=limit_s,
-            meanwhile=meanwhile,
-        )
-    judgement = evaluate(checks, evidence, site, datetime.date.today())  # noqa: DTZ011 - a waiver ends on a local day
-    seconds = None if source else time.monotonic() - started
+        evidence = ask(probes_of(checks), **tests, limit_s=limit_s, meanwhile=meanwhile)
+    judgement = evaluate(checks, evidence, site, _today())
+    seconds = None if sources else time.monotonic() - started
     if form == "json" or output:
         from lpxdoctor.report import json  # noqa: PLC0415 - each form is imported where it is asked for
 
         text = json.render(judgement)
         if output:
-            _write(output, text)
+            write(output, text)
         if form == "json":
             sys.stdout.write(text)
     if form == "text":
@@ -81,6 +102,10 @@ def command(
         report.render(judgement, Console(), seconds=seconds, verbose=verbose)
     defect = judgement.of(State.CRASHED) and judgement.verdict is not Verdict.FAILED
     return DoctorError.exit_code if defect else judgement.verdict.value
+
+
+def _today() -> datetime.date:
+    return datetime.date.today()  # noqa: DTZ011 - a waiver ends on a local day
 
 
 def _load_report() -> None:
@@ -103,10 +128,3 @@ def _chosen(checks: tuple[Check[...], ...], ids: tuple[str, ...]) -> tuple[Check
             wanted.add(id_)
             queue.extend(by_id[id_].after)
     return tuple(check for check in checks if check.id in wanted)
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None

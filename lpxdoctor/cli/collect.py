@@ -1,4 +1,4 @@
-"""lpxdoctor collect: write down what the probes see on this host, as evidence."""
+"""lpxdoctor collect: write down what the probes see on this host, or on those of an inventory, as evidence."""
 
 import os
 import sys
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from lpxdoctor import catalog
-from lpxdoctor.cli._host import ask
+from lpxdoctor import catalog, inventory
+from lpxdoctor.cli._host import FORKS, ask
 from lpxdoctor.collect import LIMIT_S
 from lpxdoctor.errors import UsageError
 from lpxdoctor.evaluate import probes_of
@@ -15,14 +15,27 @@ from lpxdoctor.evidence import to_json
 
 
 @click.command("collect")
-@click.option("-o", "--output", metavar="FILE", help="Instead of standard output.")
+@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="An Ansible inventory, or USER@HOST,HOST.")
+@click.option("--forks", type=click.IntRange(1), default=FORKS, show_default=True, help="Hosts asked at once.")
+@click.option("-o", "--output", metavar="FILE|DIR", help="Instead of standard output; with -i a new directory.")
 @click.option("--list", "listing", is_flag=True, help="Only list what would be asked.")
 @click.option("--anonymous", is_flag=True, help="Replace host name, serials, UUIDs and addresses by placeholders.")
 @click.option("--no-container-test", is_flag=True, help="Do not prove GPU passthrough by starting containers.")
-@click.option("--limit", "limit_s", type=click.FloatRange(1), default=LIMIT_S, show_default=True, help="Seconds.")
-def command(output: str | None, listing: bool, anonymous: bool, no_container_test: bool, limit_s: float) -> int:
+@click.option(
+    "--limit", "limit_s", type=click.FloatRange(1), default=LIMIT_S, show_default=True, help="Seconds a host."
+)
+def command(
+    hosts: str | None,
+    forks: int,
+    output: str | None,
+    listing: bool,
+    anonymous: bool,
+    no_container_test: bool,
+    limit_s: float,
+) -> int:
     """Write down what this host answers, to be judged elsewhere by `lpxdoctor check --from FILE`.
 
+    With -i every host of an inventory is asked, and a directory written that `lpxdoctor check --from DIR` judges.
     Secrets (keys, tokens, passwords) are masked before anything is written.
     """
     probes = probes_of(catalog.load())
@@ -30,6 +43,16 @@ def command(output: str | None, listing: bool, anonymous: bool, no_container_tes
         for key in sorted(probe.key for probe in probes):
             print(key)
         return 0
+    if hosts:
+        if anonymous or not output:
+            raise UsageError(
+                "-i needs -o DIR, a directory for HOST.json of every host, and excludes --anonymous: "
+                "what is to be sent is best collected from one host."
+            )
+        from lpxdoctor.cli import _fleet  # noqa: PLC0415 - one host needs none of it
+
+        how = _fleet.Asking(forks=forks, limit_s=limit_s, container_test=not no_container_test)
+        return _fleet.record(inventory.parse(hosts), probes, output, how)
     evidence = ask(probes, container_test=not no_container_test, limit_s=limit_s)
     if anonymous:
         from lpxdoctor.anonymize import anonymize  # noqa: PLC0415 - only where it is asked for

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from lpxdoctor import bundled
 from lpxdoctor.collect import LIMIT_S
 from lpxdoctor.errors import SetupError
 from lpxdoctor.evidence import Evidence, Probe, from_json
@@ -36,6 +37,7 @@ def collect(
     probes: Iterable[Probe],
     *,
     container_test: bool,
+    reload_test: bool = False,
     forks: int = FORKS,
     limit_s: float = LIMIT_S,
     on_host: Callable[[str, Evidence | NoAnswer], None] | None = None,
@@ -46,6 +48,7 @@ def collect(
         hosts: whom to ask; ansible_connection=local is asked without SSH.
         probes: what to ask.
         container_test: whether to prove GPU passthrough by starting containers.
+        reload_test: whether to make systemd reload, and see whether a container loses its GPU by that.
         forks: how many hosts are asked at once.
         limit_s: seconds that a host may take to answer its probes; MARGIN_S more for the way there and back.
         on_host: called as each host's row is known.
@@ -54,7 +57,8 @@ def collect(
         SetupError: this machine has no ssh.
     """
     rows: dict[str, Evidence | NoAnswer] = {}
-    for name, row in answers(hosts, probes, container_test=container_test, forks=forks, limit_s=limit_s):
+    tests = {"container_test": container_test, "reload_test": reload_test}
+    for name, row in answers(hosts, probes, **tests, forks=forks, limit_s=limit_s):
         rows[name] = row
         if on_host:
             on_host(name, row)
@@ -66,11 +70,13 @@ def answers(
     probes: Iterable[Probe],
     *,
     container_test: bool,
+    reload_test: bool = False,
     forks: int = FORKS,
     limit_s: float = LIMIT_S,
 ) -> Generator[Row]:
     """Yield each host's row as it comes, so that the evidence of a large fleet need not be held; else as collect."""
-    payload = pack(probes, container_test=container_test, limit_s=limit_s, mark=secrets.token_hex(8))
+    unwanted = bundled.unwanted(container_test=container_test, reload_test=reload_test)
+    payload = pack(probes, unwanted=unwanted, limit_s=limit_s, mark=secrets.token_hex(8))
     waiting = deque(hosts)
     loop = _Loop(payload, limit_s + MARGIN_S)
     try:

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,13 +25,9 @@ class Payload:
     mark: bytes  # what the answer begins with: a login shell may print before it
 
 
-def pack(probes: Iterable[Probe], *, container_test: bool, limit_s: float, mark: str) -> Payload:
-    """Return what makes a host answer the probes; without container_test no container is started there."""
-    wanted = [
-        probe
-        for probe in probes
-        if container_test or not (isinstance(probe, Program) and probe.name == bundled.CONTAINER_TEST)
-    ]
+def pack(probes: Iterable[Probe], *, unwanted: Collection[str], limit_s: float, mark: str) -> Payload:
+    """Return what makes a host answer the probes, but for the programs that are unwanted."""
+    wanted = [probe for probe in probes if not (isinstance(probe, Program) and probe.name in unwanted)]
     files, programs = _files()
     sent = {
         "files": files,

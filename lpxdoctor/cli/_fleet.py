@@ -1,0 +1,125 @@
+"""What commands on many hosts share: rows from an inventory or from recorded evidence, judged, with a progress line."""
+
+import datetime
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from lpxdoctor import fleet, inventory
+from lpxdoctor.check import Check
+from lpxdoctor.cli._host import clear, show, write
+from lpxdoctor.evaluate import evaluate, probes_of
+from lpxdoctor.evidence import Probe
+from lpxdoctor.fleet import recorded
+from lpxdoctor.fleet.spread import spread
+from lpxdoctor.inventory import Source
+from lpxdoctor.policy import Policy
+from lpxdoctor.report.fleet import HostDocument, judged, refused, render
+from lpxdoctor.report.fleet import fleet as report_of
+
+Judge = Callable[[fleet.Row], HostDocument]
+
+
+def judge(checks: Sequence[Check[...]], policy: Policy, today: datetime.date) -> Judge:
+    """Return what makes a report's row of a fleet's row."""
+
+    def row(answer: fleet.Row) -> HostDocument:
+        name, evidence = answer
+        if isinstance(evidence, fleet.NoAnswer):
+            return refused(name, evidence)
+        return judged(name, evaluate(checks, evidence, policy, today))
+
+    return row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """How hosts are asked; as fleet.answers."""
+
+    forks: int
+    limit_s: float
+    container_test: bool
+    reload_test: bool = False
+
+
+def answers(hosts: Sequence[fleet.FleetHost], probes: Iterable[Probe], how: Asking) -> Generator[fleet.Row]:
+    """Yield the hosts' rows as they come, with their number on a terminal."""
+    progress = sys.stderr.isatty()
+    rows = fleet.answers(hosts, probes, **vars(how))
+    try:
+        if progress:
+            show("hosts", 0, len(hosts))
+        for done, row in enumerate(rows, 1):
+            if progress:
+                show(row[0], done, len(hosts))
+            yield row
+    finally:
+        rows.close()
+        if progress:
+            clear()
+
+
+def live(named: Source, checks: Sequence[Check[...]], row: Judge, how: Asking) -> list[HostDocument]:
+    """Return the rows of an inventory's hosts, asked now and judged as they answer."""
+    hosts = fleet.hosts(named)
+    rows = {name: row((name, answer)) for name, answer in answers(hosts, probes_of(checks), how)}
+    return [rows[host.name] for host in hosts]
+
+
+def record(named: Source, probes: Iterable[Probe], path: str, how: Asking) -> int:
+    """Write every host's evidence below a directory, say who did not answer, and return 2 where one did not."""
+    hosts = fleet.hosts(named)
+    directory = recorded.prepare(path)
+    silent: list[str] = []
+    for name, answer in answers(hosts, probes, how):
+        recorded.write(directory, name, answer)
+        if isinstance(answer, fleet.NoAnswer):
+            silent.append(f"{name} did not answer: {answer.reason}\n  {answer.do}")
+    for line in silent:
+        print(line, file=sys.stderr)
+    print(
+        f"{len(hosts) - len(silent)} of {len(hosts)} hosts answered, in {directory}. "
+        f"Judge them: lpxdoctor check --from {directory}",
+        file=sys.stderr,
+    )
+    return 2 if silent else 0
+
+
+def from_files(paths: Sequence[str], expected: str | None, row: Judge) -> list[HostDocument]:
+    """Return the rows of recorded evidence, judged on all CPUs; a host of the inventory without any is a row too."""
+    files = recorded.files(paths)
+    done = dict(spread(files, lambda file: msgspec.json.encode(row(recorded.read(file))).decode()))
+    rows = [msgspec.json.decode(done[file], type=HostDocument) for file in files]
+    return rows + list(_missing(rows, expected)) if expected else rows
+
+
+def _missing(rows: Sequence[HostDocument], expected: str) -> Iterator[HostDocument]:
+    there = {row.name for row in rows}
+    for host in fleet.hosts(inventory.parse(expected)):
+        if host.name not in there:
+            do = f"lpxdoctor collect -i {expected} -o DIR, and judge that."
+            yield refused(host.name, fleet.NoAnswer("nothing was recorded of it", do))
+
+
+def report(rows: Sequence[HostDocument], *, form: str, output: str | None, verbose: bool, seconds: float | None) -> int:
+    """Print the report of a fleet, write its JSON where that is asked for, and return the exit status."""
+    document = report_of(rows)
+    if output or form == "json":
+        text = render(document)
+        if output:
+            write(output, text)
+        if form == "json":
+            sys.stdout.write(text)
+    if form == "html":
+        from lpxdoctor.report import fleet_html  # noqa: PLC0415 - each form is imported where it is asked for
+
+        sys.stdout.write(fleet_html.render(document))
+    if form == "text":
+        from rich.console import Console  # noqa: PLC0415
+
+        from lpxdoctor.report import fleet_text  # noqa: PLC0415
+
+        fleet_text.render(document, Console(), seconds=seconds, verbose=verbose)
+    return document.exit_code

@@ -1,0 +1,167 @@
+"""Hosts' judgements in, the fleet's document of schema 1 out; `python -m lpxdoctor.report.fleet` prints its schema.
+
+The text and the HTML page of a fleet are made from this document alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from lpxdoctor import __version__
+from lpxdoctor.evaluate import Judgement
+from lpxdoctor.fleet import NoAnswer
+from lpxdoctor.fleet.drift import Drift, drifts
+from lpxdoctor.fleet.traits import traits
+from lpxdoctor.report.json import Document, FindingDocument, document
+
+SCHEMA: Literal[1] = 1
+VerdictWord = Literal["healthy", "warning", "failed", "unknown", "no answer"]
+# The worst first.
+ORDER: tuple[VerdictWord, ...] = ("failed", "no answer", "unknown", "warning", "healthy")
+_EXIT: Mapping[VerdictWord, int] = {"failed": 2, "no answer": 2, "unknown": 3, "warning": 1, "healthy": 0}
+
+
+class NoAnswerDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a host gave no evidence, and what to do about it."""
+
+    reason: str
+    do: str
+
+
+class HostDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """One host under its name in the inventory: either report or no_answer is there.
+
+    facts are what hosts of a fleet should have in common, such as {"kernel": "6.8.0-88-generic"}; what could not be
+    read is left out. report is the document of `lpxdoctor check --format json`.
+    """
+
+    name: str
+    verdict: VerdictWord
+    facts: dict[str, str]
+    no_answer: NoAnswerDocument | None = None
+    report: Document | None = None
+
+    @property
+    def cause(self) -> FindingDocument | None:
+        """The first of what was found that counts: a failure or a warning, the root cause first."""
+        worse = self.report.findings if self.report else ()
+        return next((finding for finding in worse if finding.severity != "info"), None)
+
+
+class SummaryDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """How many hosts are what; the five numbers add up to hosts."""
+
+    hosts: int
+    healthy: int
+    warning: int
+    failed: int
+    unknown: int
+    no_answer: int
+
+
+class ValueDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A value and the hosts that have it."""
+
+    value: str
+    hosts: tuple[str, ...]
+
+
+class DriftDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact in which hosts differ. majority is "" where no value is that of more than half of them."""
+
+    fact: str
+    majority: str
+    majority_hosts: int
+    others: tuple[ValueDocument, ...]
+
+
+class FleetDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The report of a fleet: a row for every host that was expected, in the inventory's order."""
+
+    schema: Literal[1]
+    lpxdoctor: str
+    summary: SummaryDocument
+    odd_ones_out: tuple[DriftDocument, ...]
+    hosts: tuple[HostDocument, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """The worst host's; 70 where a check crashed and nothing failed."""
+        worst: VerdictWord = next(
+            (word for word in ORDER if any(host.verdict == word for host in self.hosts)), "unknown"
+        )
+        crashed = any("crashed" in host.report.checks.values() for host in self.hosts if host.report)
+        return 70 if crashed and _EXIT[worst] != 2 else _EXIT[worst]
+
+
+def judged(name: str, judgement: Judgement) -> HostDocument:
+    """Return the row of a host that answered."""
+    report = document(judgement)
+    return HostDocument(name=name, verdict=report.verdict, facts=traits(judgement.facts), report=report)
+
+
+def refused(name: str, why: NoAnswer) -> HostDocument:
+    """Return the row of a host that did not."""
+    return HostDocument(
+        name=name, verdict="no answer", facts={}, no_answer=NoAnswerDocument(reason=why.reason, do=why.do)
+    )
+
+
+def fleet(hosts: Iterable[HostDocument]) -> FleetDocument:
+    """Return the report of a fleet; two hosts of one name get a number."""
+    rows = tuple(_named_apart(hosts))
+    counts = Counter(row.verdict for row in rows)
+    return FleetDocument(
+        schema=SCHEMA,
+        lpxdoctor=__version__,
+        summary=SummaryDocument(
+            hosts=len(rows),
+            healthy=counts["healthy"],
+            warning=counts["warning"],
+            failed=counts["failed"],
+            unknown=counts["unknown"],
+            no_answer=counts["no answer"],
+        ),
+        odd_ones_out=tuple(map(_drift, drifts({row.name: row.facts for row in rows}))),
+        hosts=rows,
+    )
+
+
+def _named_apart(hosts: Iterable[HostDocument]) -> Iterable[HostDocument]:
+    seen: Counter[str] = Counter()
+    for host in hosts:
+        seen[host.name] += 1
+        count = seen[host.name]
+        yield host if count == 1 else msgspec.structs.replace(host, name=f"{host.name} ({count})")
+
+
+def _drift(drift: Drift) -> DriftDocument:
+    return DriftDocument(
+        fact=drift.trait,
+        majority=drift.majority,
+        majority_hosts=drift.majority_hosts,
+        others=tuple(ValueDocument(value=value, hosts=hosts) for value, hosts in drift.others),
+    )
+
+
+def render(report: FleetDocument) -> str:
+    """Return the report as JSON text, a host a line: a thousand of them stay readable by line."""
+    rows = ",\n".join(msgspec.json.encode(host).decode() for host in report.hosts)
+    head = msgspec.json.encode(msgspec.structs.replace(report, hosts=())).decode()
+    assert head.endswith('"hosts":[]}')
+    return head.removesuffix("]}") + f"\n{rows}\n]}}\n"
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the document."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "lpxdoctor fleet report",
+        **msgspec.json.schema(FleetDocument),
+    }
+
+
+if __name__ == "__main__":
+    print(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())  # noqa: T201 - what it is run for
