@@ -10,24 +10,50 @@ from pathlib import Path
 
 import click
 
+from lpxdoctor import policy
 from lpxdoctor.decode import store
 from lpxdoctor.decode.gpu import sampled
 from lpxdoctor.decode.hooks import Hooks, Progress
-from lpxdoctor.decode.measure import Plan, measure
+from lpxdoctor.decode.ladder import doubling
+from lpxdoctor.decode.measure import LEAST_REQUESTS, Plan, measure, most_at_once
 from lpxdoctor.decode.profile import Profile, Rung, encode
+from lpxdoctor.decode.slo import targets
 from lpxdoctor.decode.target import KEY_VARIABLE, reached
+from lpxdoctor.decode.verdict import concluded
 
-FORMATS = ("text", "json")
-_INTERRUPTED = 130
+FORMATS = ("text", "json", "html")
+ENDPOINTS = ("completions", "chat")
+_USUAL = (1, 8, 32)
+_LEAST_FOR_SLO = 60
+_MISSED, _INTERRUPTED = 2, 130
 _MOST_AT_ONCE = 4096
 _MOST = 1_000_000
 
 
-def _concurrencies(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
+def _numbers(value: str) -> tuple[int, ...] | None:
     parts = [part.strip() for part in value.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part) <= _MOST_AT_ONCE for part in parts):
-        raise click.BadParameter(f"{value!r} is not a list of numbers from 1 to {_MOST_AT_ONCE}, like 1,8,32.")
+        return None
     return tuple(int(part) for part in parts)
+
+
+def _concurrencies(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    found = None if value is None else _numbers(value)
+    if value is not None and found is None:
+        raise click.BadParameter(f"{value!r} is not a list of numbers from 1 to {_MOST_AT_ONCE}, like 1,8,32.")
+    return found
+
+
+def _ladder(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    if not value:
+        return None if value is None else doubling(min(_MOST_AT_ONCE, most_at_once()))
+    found = _numbers(value)
+    if found is None or list(found) != sorted(set(found)):
+        raise click.BadParameter(
+            f"{value!r} is not a list of rising numbers from 1 to {_MOST_AT_ONCE}, like 1,2,4,8. "
+            "Without numbers, which is 1,2,4,... until it ends by itself, --ladder stands last."
+        )
+    return found
 
 
 def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
@@ -37,20 +63,27 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 
 
 @click.command("baseline")
-@click.argument("target")
+@click.argument("target", required=False)
 @click.option("--model", metavar="NAME", help="Which of the served models.  [default: the only one]")
 @click.option(
     "--concurrency",
     callback=_concurrencies,
-    default="1,8,32",
     metavar="N,N,...",
-    show_default=True,
-    help="Requests at once.",
+    help="Requests at once, exactly these.  [default: 1,8,32]",
 )
+@click.option(
+    "--ladder",
+    is_flag=False,
+    flag_value="",
+    callback=_ladder,
+    metavar="[N,N,...]",
+    help="Climb, powers of two without numbers: end where it stops paying, name the knee and its cause.",
+)
+@click.option("--slo", metavar="TARGETS", help="Find the most at once whose p95 holds, as tpot=20ms,ttft=500ms.")
 @click.option(
     "--requests",
     type=click.IntRange(1, _MOST),
-    help="Per concurrency, one per slot at least.  [default: 4 per slot, 16 at least]",
+    help="Per concurrency, one per slot at least.  [default: 4 per slot, 16 at least, 60 with --slo]",
 )
 @click.option(
     "--input-len", type=click.IntRange(1, _MOST), default=128, show_default=True, help="Tokens of each prompt."
@@ -58,6 +91,8 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 @click.option(
     "--output-len", type=click.IntRange(2, _MOST), default=128, show_default=True, help="Tokens of each answer."
 )
+@click.option("--model-config", metavar="DIR", help="The model's directory here, for the ceiling of each line.")
+@click.option("--from", "source", metavar="PROFILE", help="Show a kept profile again: a file, an id, or last.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to keep the profile.")
 @click.option(
@@ -65,6 +100,11 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     type=click.Path(path_type=Path),
     metavar="FILE",
     help=f"The server's API key; or set {KEY_VARIABLE}.  [default: the deployment's own]",
+)
+@click.option(
+    "--endpoint",
+    type=click.Choice(ENDPOINTS),
+    help="What is measured.  [default: completions where the server has them, which take token ids]",
 )
 @click.option(
     "--timeout",
@@ -75,29 +115,47 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     help="Longest silence, in seconds.",
 )
 def command(
-    target: str,
+    target: str | None,
     model: str | None,
-    concurrency: tuple[int, ...],
+    concurrency: tuple[int, ...] | None,
+    ladder: tuple[int, ...] | None,
+    slo: str | None,
     requests: int | None,
     input_len: int,
     output_len: int,
+    model_config: str | None,
+    source: str | None,
     form: str,
     output: Path | None,
     api_key_file: Path | None,
     timeout: float,
+    endpoint: str | None,
 ) -> int:
     """Measure TTFT, TPOT and tokens/s of TARGET: a URL, or the name of a deployment.
 
-    Exit status: 0 measured, 1 measured but a line cannot be compared (it says why), 2 nothing could be measured,
-    64 wrong use, 130 interrupted (what was measured is kept).
+    Exit status: 0 measured, 1 measured but a line cannot be compared or too few requests prove --slo (it says why),
+    2 nothing could be measured or no line holds --slo, 64 wrong use, 130 interrupted (what was measured is kept).
     """
+    limits, targets_ms = policy.load().ladder, targets(slo) if slo is not None else {}
+    if source is not None:
+        if target or concurrency or ladder or output:
+            raise click.UsageError("--from shows what was measured before; it takes only --slo and --format.")
+        return _report(concluded(store.find(source), limits, targets_ms), None, form)
+    if target is None:
+        raise click.UsageError("Name a TARGET: a URL like http://127.0.0.1:8000, or a deployment.")
+    if concurrency and ladder:
+        raise click.UsageError("--concurrency measures exactly its numbers, --ladder climbs: type one of them.")
     store.check(output)
     plan = Plan(
-        concurrencies=concurrency,
+        concurrencies=ladder or concurrency or _USUAL,
+        stops=limits if ladder else None,
         requests=requests,
+        least_requests=_LEAST_FOR_SLO if slo else LEAST_REQUESTS,
         input_len=input_len,
         output_len=output_len,
         timeout_s=timeout,
+        model_config=model_config,
+        endpoint=endpoint,
         command=("lpxdoctor", *sys.argv[1:]),
     )
     with (
@@ -110,21 +168,35 @@ def command(
     if profile is None:
         print("Interrupted: nothing was measured yet.", file=sys.stderr)
         return _INTERRUPTED
-    file = store.save(profile, output)
-    _report(profile, file, form)
-    return _INTERRUPTED if profile.interrupted else 0 if profile.is_valid else 1
+    profile = concluded(profile, limits, targets_ms)
+    return _report(profile, store.save(profile, output), form)
 
 
-def _report(profile: Profile, file: Path, form: str) -> None:
+def _report(profile: Profile, file: Path | None, form: str) -> int:
+    """Show the profile and return the exit status; file is where it was kept just now."""
     if form == "json":
         click.echo(encode(profile).encode(), nl=False)  # JSON is UTF-8 whatever the terminal is
-        return
-    from rich.console import Console  # noqa: PLC0415 - only text needs it, and only now
+    elif form == "html":
+        from lpxdoctor.report.decode_html import page  # noqa: PLC0415
 
-    from lpxdoctor.report import decode  # noqa: PLC0415
+        click.echo(page(profile).encode(), nl=False)
+    else:
+        from rich.console import Console  # noqa: PLC0415 - only text needs it, and only now
 
-    decode.render(profile, Console())
-    print(f"Saved as baseline {profile.id}: {file}")
+        from lpxdoctor.report import decode  # noqa: PLC0415
+
+        decode.render(profile, Console())
+        if file:
+            print(f"Saved as baseline {profile.id}: {file}")
+    return _status(profile)
+
+
+def _status(profile: Profile) -> int:
+    if profile.interrupted:
+        return _INTERRUPTED
+    if profile.slo and profile.slo.concurrency is None:
+        return _MISSED
+    return 0 if profile.is_valid and (profile.slo is None or profile.slo.confident) else 1
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import resource
 import secrets
+import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -28,6 +29,7 @@ from lpxdoctor.errors import UsageError
 from lpxdoctor.policy import Ladder as Policy
 from lpxdoctor.sizing.model import Model
 
+LEAST_REQUESTS = 16
 _REQUESTS_PER_SLOT = 4
 _SPARE_FILES = 64
 _SETTLE_S, _SETTLE_TIMEOUT_S = 0.05, 1.0
@@ -39,14 +41,14 @@ class Plan:
 
     concurrencies: tuple[int, ...]
     requests: int | None
-    least_requests: int = 16
+    least_requests: int = LEAST_REQUESTS
     input_len: int
     output_len: int
     timeout_s: float
     command: tuple[str, ...]
     stops: Policy | None = None  # of a ladder, which may end early; None: every concurrency is measured
     model_config: str | None = None  # where the model's config is, None: where the engine or its record says
-    chat: bool = False  # chat requests also where the server takes plain completions
+    endpoint: str | None = None  # "completions" or "chat"; None: completions where the server has them
 
 
 def measure(
@@ -66,7 +68,7 @@ def measure(
         input_len=plan.input_len,
         output_len=plan.output_len,
         nonce=nonce,
-        dialect=Dialect(chat=plan.chat),
+        dialect=Dialect(chat=plan.endpoint == "chat", only=plan.endpoint is not None),
     )
     workload = replace(workload, dialect=negotiated(target, workload, plan.timeout_s, hooks))
     rungs: list[Rung] = []
@@ -114,6 +116,12 @@ def _with_ceilings(made: Profile, target: Target, model: tuple[Model, str] | str
     return msgspec.structs.replace(made, unknown={**made.unknown, "ceiling": found or ""})
 
 
+def most_at_once() -> int:
+    """Return how many connections this machine's limit of open files allows."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return sys.maxsize if hard == resource.RLIM_INFINITY else max(1, hard - _SPARE_FILES)
+
+
 def _check(target: Target, plan: Plan) -> None:
     longest = target.model.max_model_len
     if longest is not None and plan.input_len + plan.output_len > longest:
@@ -123,7 +131,7 @@ def _check(target: Target, plan: Plan) -> None:
         )
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = max(plan.concurrencies) + _SPARE_FILES
-    if hard != resource.RLIM_INFINITY and needed > hard:
+    if needed - _SPARE_FILES > most_at_once():
         raise UsageError(f"So many connections need {needed} open files, and {hard} are allowed here: see ulimit -Hn.")
     if soft != resource.RLIM_INFINITY and needed > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
