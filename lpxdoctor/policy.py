@@ -54,6 +54,16 @@ class Compare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     noise: dict[str, float]  # standard deviation between runs of one set-up, where no repeats tell it
 
 
+class Tune(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a candidate of `tune` is kept."""
+
+    least_gain: float  # of tokens/s, over all concurrencies, as a share
+    patience: int  # steps in a row without a gain, after which no further one is tried
+    perplexity_rise: float  # the most that the perplexity of the regression set may rise, as a share
+    agreement: float  # the least share of greedy tokens before the first other one, where the engine is sure
+    sure: float  # geometric mean of the probabilities of greedy tokens from which on it is
+
+
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A finding that the site accepts until a date, with the reason."""
 
@@ -70,6 +80,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     limits: Limits
     ladder: Ladder
     compare: Compare
+    tune: Tune
     disabled: tuple[str, ...] = ()
     severity: dict[str, str] = {}
     waivers: tuple[Waiver, ...] = ()
