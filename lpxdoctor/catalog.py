@@ -29,6 +29,25 @@ def load(site: Path | None = SITE_CHECKS) -> tuple[Check[...], ...]:
     return ordered(check for path in paths for check in load_file(path))
 
 
+def chosen(checks: tuple[Check[...], ...], ids: Iterable[str]) -> tuple[Check[...], ...]:
+    """Return the named checks and all that they follow from; all checks where none is named.
+
+    Raises UsageError for an id that no check has.
+    """
+    by_id = {check.id: check for check in checks}
+    queue, wanted = list(ids), set[str]()
+    if not queue:
+        return checks
+    while queue:
+        id_ = queue.pop()
+        if id_ not in by_id:
+            raise UsageError(f"no check has the id {id_}. Type: lpxdoctor checks")
+        if id_ not in wanted:
+            wanted.add(id_)
+            queue.extend(by_id[id_].after)
+    return tuple(check for check in checks if check.id in wanted)
+
+
 def load_file(path: Path) -> tuple[Check[...], ...]:
     """Return the checks of one file, in the order in which they stand there."""
     spec = importlib.util.spec_from_file_location(f"lpxdoctor_checks_{path.stem}", path)

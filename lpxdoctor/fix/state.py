@@ -1,0 +1,144 @@
+"""What a run of fix must remember beyond itself: a record and a lock for each host, below the state directory."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from lpxdoctor import deployments
+from lpxdoctor.errors import SetupError, UsageError
+
+GpuPolicy = Literal["refuse", "drain", "force"]
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was asked for; files are kept by their paths, for they may hold secrets."""
+
+    source: str = ""  # the value of -i, "" for this machine
+    ids: tuple[str, ...] = ()
+    gpu_work: GpuPolicy = "refuse"
+    drain_s: int = 0
+    reboot: bool = False
+    variables: str = ""  # a file
+    policy: str = ""  # a file
+    container_test: bool = True
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a host is."""
+
+    schema: Literal[1] = 1
+    host: str
+    wishes: Wishes
+    started: str  # ISO 8601, UTC
+    stage: Literal["running", "reboot", "finished"]
+    targets: tuple[str, ...]  # what was found and is to be gone
+    applied: tuple[str, ...] = ()  # of them, what a playbook was run against to its end
+    running: str = ""  # the playbook that runs now
+    before: str  # the evidence of before, a file
+    booted: str = ""  # what tells this boot from the next one
+    said: str = ""  # what a run after the boot reported, kept until somebody asks
+    status: int = 0
+
+
+def save(record: Record) -> Path:
+    """Write a host's record, replacing the former in a single step; return the file.
+
+    Raises:
+        SetupError: the state directory cannot be written.
+    """
+    target = record_file(record.host)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+        temporary.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise SetupError(
+            f"How far {record.host} is could not be kept in {target}: {error.strerror}.\n"
+            "Make room, or set XDG_STATE_HOME to a directory that can be written, and run this again."
+        ) from None
+    return target
+
+
+def load(host: str) -> Record | None:
+    """Return a host's record, None where there is none.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    file = record_file(host)
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Record)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            f"The record {file} of what was planned for {host} cannot be read: {error}.\n"
+            f"Remove it and run lpxdoctor fix anew, which looks at the host again: rm {file}"
+        ) from None
+
+
+def hosts() -> tuple[str, ...]:
+    """Return the hosts that have a record, sorted."""
+    directory = deployments.state_dir() / "fix"
+    return tuple(sorted(unquote(path.name.removesuffix(".json")) for path in directory.glob("[!.]*.json")))
+
+
+def remove(host: str) -> None:
+    """Delete a host's record, if there is one."""
+    record_file(host).unlink(missing_ok=True)
+
+
+def keep_evidence(host: str, moment: Literal["before", "after"], text: str) -> Path:
+    """Write a host's evidence of before or after, with mode 0600; return the file. The former one is replaced."""
+    file = evidence_file(host, moment)
+    try:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as written:  # noqa: PTH123
+            written.write(text)
+    except OSError as error:
+        raise SetupError(
+            f"The evidence of {host} cannot be kept in {file}: {error.strerror}.\nMake room there."
+        ) from None
+    return file
+
+
+def evidence_file(host: str, moment: Literal["before", "after"]) -> Path:
+    """Return where a host's evidence is kept."""
+    return deployments.made("fix") / "evidence" / f"{quote(host, safe='')}-{moment}.json"
+
+
+@contextmanager
+def locked(host: str) -> Generator[str]:
+    """Hold a host for one run; yield "" or, where another run holds it, who that is."""
+    file = _file(host, ".lock")
+    with file.open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            yield f"another lpxdoctor fix works on it (process {lock.read().strip() or 'unknown'})"
+            return
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield ""
+
+
+def record_file(host: str) -> Path:
+    """Return where a host's record is kept."""
+    return _file(host, ".json")
+
+
+def _file(host: str, suffix: str) -> Path:
+    # Quoted, so that no name leaves the directory and an IPv6 address stays one file.
+    return deployments.made("fix") / f"{quote(host, safe='')}{suffix}"
