@@ -12,6 +12,7 @@ from lpxdoctor.errors import DoctorError, UsageError
 COMMANDS = {
     "check": "Judge this host, or recorded evidence, and name one root cause.",
     "checks": "List the checks.",
+    "fix": "Plan what puts a host right, do it with --yes, and check again.",
     "diagnose": "Name the cause in a pasted report, a log, an archive, or of a symptom.",
     "explain": "Show why a check matters, how to fix what it finds, and its source.",
     "knowledge": "Show what the tables of versions, GPUs and errors know, and how old they are.",
