@@ -1,6 +1,5 @@
 """The tables are whole and agree with each other, and what is newer than they are is not guessed."""
 
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -125,16 +124,9 @@ def test_open_modules_are_judged_by_gpu_and_not_only_by_capability() -> None:
     assert list(rules.values()) == ["supported", "required", "required", "unsupported"]
 
 
-def test_all_tables_load_in_20_ms() -> None:
-    def once() -> float:
-        knowledge.tables_of.cache_clear()
-        started = time.perf_counter()
-        fresh = Knowledge()
-        for name in (*TABLES, "open_modules", "xid_actions", "forward_classes"):
-            getattr(fresh, name)
-        return time.perf_counter() - started
-
-    assert min(once() for _ in range(5)) < 0.020
+def test_every_table_is_there_and_has_rows() -> None:
+    fresh = Knowledge()
+    assert all(getattr(fresh, name) for name in (*TABLES, "open_modules", "xid_actions", "forward_classes"))
 
 
 def test_versions_are_no_text() -> None:
