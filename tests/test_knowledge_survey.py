@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from lpxdoctor import bundled, knowledge
 from lpxdoctor.cli import group
-from lpxdoctor.knowledge import images, survey, tables_of, vllm
+from lpxdoctor.knowledge import images, survey, vllm
 
 
 def test_releases_rise_and_every_row_says_where_it_is_from() -> None:
