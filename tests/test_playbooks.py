@@ -14,6 +14,8 @@ from lpxdoctor.playbook import TaskEvent
 
 ROLES = sorted(path for path in (bundled.PLAYBOOKS / "roles").iterdir() if path.is_dir())
 TASKS = sorted(bundled.PLAYBOOKS.glob("roles/*/tasks/*.yml"))
+MODULES = sorted(bundled.PLAYBOOKS.glob("roles/*/library/*.py"))
+SHARED = sorted((*bundled.PLAYBOOKS.glob("module_utils/*.py"), *bundled.PLAYBOOKS.glob("roles/*/module_utils/*.py")))
 ENGINE = bundled.PLAYBOOKS / "roles" / "engine"
 
 
@@ -64,7 +66,7 @@ def test_the_collections_are_pinned_exactly() -> None:
         assert re.fullmatch(r"\d+\.\d+\.\d+", str(row["version"]))
 
 
-@pytest.mark.parametrize("module", sorted(ENGINE.glob("library/*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
 def test_a_module_documents_its_arguments(module: Path) -> None:
     text = module.read_text()
     documented = re.search(r'DOCUMENTATION = r"""\n(.*?)"""', text, re.DOTALL)
@@ -91,8 +93,9 @@ def test_the_modules_run_on_the_oldest_python_of_hosts() -> None:
     """By its grammar: no Python 3.9 is here."""
     import ast
 
-    for module in (*ENGINE.glob("library/*.py"), *ENGINE.glob("module_utils/*.py")):
+    for module in (*MODULES, *SHARED):
         ast.parse(module.read_text(), feature_version=(3, 9))
         imported = set(re.findall(r"^(?:from|import) ([\w.]+)", module.read_text(), re.MULTILINE))
         foreign = {name for name in imported if name.partition(".")[0] not in sys.stdlib_module_names}
-        assert foreign <= {"ansible.module_utils.basic", "ansible.module_utils.docker_socket"}
+        ours = {f"ansible.module_utils.{each.stem}" for each in SHARED}
+        assert foreign <= {"ansible.module_utils", "ansible.module_utils.basic", *ours}
