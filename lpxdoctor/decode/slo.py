@@ -49,7 +49,8 @@ def judged(rungs: Sequence[Rung], targets_ms: Mapping[str, float]) -> Slo:
 
 def _rung(rung: Rung, targets_ms: Mapping[str, float]) -> SloRung:
     if not rung.valid:
-        return SloRung(concurrency=rung.concurrency, holds="no", because=f"not to be relied on: {rung.invalid_because}")
+        why = (rung.invalid_because or "").partition(":")[0]
+        return SloRung(concurrency=rung.concurrency, holds="no", because=f"cannot be relied on: {why}")
     metrics: dict[str, Distribution] = {"ttft": rung.ttft_ms, "tpot": rung.tpot_ms}
     verdicts = [_metric(name, metrics[name], target) for name, target in targets_ms.items()]
     worst = min(verdicts, key=lambda verdict: ("no", "likely", "yes").index(verdict[0]))

@@ -1,15 +1,19 @@
 """A profile in, its table for a terminal out: a line per concurrency, and why a line cannot be trusted."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from lpxdoctor.decode.profile import Distribution, Profile, Rung
+from lpxdoctor.report.conclusions import conclusions, remarks
+from lpxdoctor.report.curves import Chart, Line, beside
 
-_COLUMNS = ("at once", "TTFT p50", "p95", "TPOT p50", "p95", "tokens/s", "req/s", "KV", "client error")
+_HEADS = "at\nonce|TTFT\np50|\np95|TPOT\np50|\np95|tokens\n/s|of\nceiling|\nKV|client\nerror|"
+_LEAST_FOR_CURVES = 3
 
 
 @dataclass(frozen=True)
@@ -22,36 +26,41 @@ class _Signs:
     fine: str = "✓"
     about: str = "~"
     missing: str = "-"
+    arrow: str = "←"
+    up: str = "→"
 
 
-_PLAIN = _Signs(dot="|", within="+-", wrong="X", fine="OK")
+_PLAIN = _Signs(dot="|", within="+-", wrong="X", fine="OK", arrow="<-", up=">")
 
 
 def render(profile: Profile, console: Console) -> None:
     """Print the profile; the console's width decides the line breaks, its encoding the signs."""
     signs = _signs(console)
-    _print(Text(_headline(profile, signs), "bold"), console)
-    console.print(_table(profile.rungs, signs), highlight=False)
-    for line in _remarks(profile, signs):
+    _print(Text(headline(profile, signs.dot), "bold"), console)
+    console.print(_table(profile, signs), highlight=False)
+    found = (Text(line, "bold" if head else "") for head, line in conclusions(profile))
+    for line in (*_curves(profile, braille=signs.dot != _PLAIN.dot), *found, *_remarks(profile, signs)):
         _print(line, console)
 
 
 def _print(line: Text, console: Console) -> None:
-    """Print a line; what a server said may hold signs that the terminal has not."""
-    line.plain = line.plain.encode(console.encoding, "replace").decode(console.encoding)
-    console.print(line, highlight=False)
+    """Print a line, wrapped to its own indent; what a server said may hold signs that the terminal has not."""
+    plain = line.plain.encode(console.encoding, "replace").decode(console.encoding)
+    indent = len(plain) - len(plain.lstrip(" "))
+    console.print(Padding(Text(plain[indent:], line.style), (0, 0, 0, indent), expand=False), highlight=False)
 
 
 def _signs(console: Console) -> _Signs:
     usual = _Signs()
     try:
-        f"{usual.dot}{usual.within}{usual.wrong}{usual.fine}".encode(console.encoding)
+        f"{usual.dot}{usual.within}{usual.wrong}{usual.fine}{usual.arrow}{usual.up}".encode(console.encoding)
     except (UnicodeEncodeError, LookupError):
         return _PLAIN
     return usual
 
 
-def _headline(profile: Profile, signs: _Signs) -> str:
+def headline(profile: Profile, dot: str = "·") -> str:
+    """Return what was measured, in one line."""
     version = f"vLLM {profile.engine.version}" if profile.engine.version else "engine version not told"
     length = f"{profile.input_len} in, {profile.output_len} out"
     parts = (
@@ -61,7 +70,7 @@ def _headline(profile: Profile, signs: _Signs) -> str:
         version,
         length if profile.input_exact else f"about {length}",
     )
-    return f" {signs.dot} ".join(part for part in parts if part)
+    return f" {dot} ".join(part for part in parts if part)
 
 
 def _gpus(profile: Profile) -> str:
@@ -70,12 +79,13 @@ def _gpus(profile: Profile) -> str:
     return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
 
 
-def _table(rungs: tuple[Rung, ...], signs: _Signs) -> Table:
+def _table(profile: Profile, signs: _Signs) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right", no_wrap=name != "client error")
-    for rung in rungs:
-        client = rung.client.worst_share
+    for name in _HEADS.split("|"):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    knee = profile.knee.concurrency if profile.knee else None
+    for rung in profile.rungs:
+        share = rung.ceiling.share if rung.ceiling else None
         table.add_row(
             f"{rung.concurrency}",
             _ms(rung.ttft_ms, "p50", signs),
@@ -83,12 +93,42 @@ def _table(rungs: tuple[Rung, ...], signs: _Signs) -> Table:
             _ms(rung.tpot_ms, "p50", signs),
             _ms(rung.tpot_ms, "p95", signs),
             _number(rung.output_tokens_per_s, signs),
-            _number(rung.requests_per_s, signs),
-            signs.missing if rung.kv_cache_share is None else f"{rung.kv_cache_share:.0%}",
-            _share(client, signs) + ("" if rung.valid else f" {signs.wrong}"),
+            signs.missing if share is None else f"{share:.0%}",
+            _cache(rung, signs),
+            _share(rung.client.worst_share, signs) + ("" if rung.valid else f" {signs.wrong}"),
+            f"{signs.arrow} knee" if rung.concurrency == knee else "",
             style="" if rung.valid else "yellow",
         )
     return table
+
+
+def _cache(rung: Rung, signs: _Signs) -> str:
+    """Return the fullest that the KV cache was; by arithmetic where the engine does not tell."""
+    share = rung.load.kv_cache_max if rung.load else None
+    share = rung.kv_cache_share if share is None else share
+    return signs.missing if share is None else f"{share:.0%}"
+
+
+def _curves(profile: Profile, *, braille: bool) -> Iterator[Text]:
+    """Yield the curves of a ladder; dots are the 95th percentile."""
+    rungs = [rung for rung in profile.rungs if rung.requests] if profile.ladder else []
+    if len(rungs) < _LEAST_FOR_CURVES:
+        return
+    mark = profile.knee.concurrency if profile.knee else None
+    mark = mark if mark in [rung.concurrency for rung in rungs] else None
+
+    def line(of: Callable[[Rung], float | None], *, dotted: bool = False) -> Line:
+        points = [(float(rung.concurrency), value) for rung in rungs if (value := of(rung)) is not None]
+        return Line(tuple(points), dotted)
+
+    charts = (
+        Chart("tokens/s", (line(lambda rung: rung.output_tokens_per_s),), mark),
+        Chart("TPOT p50, p95, ms", (line(lambda r: r.tpot_ms.p50), line(lambda r: r.tpot_ms.p95, dotted=True)), mark),
+        Chart("TTFT p50, p95, ms", (line(lambda r: r.ttft_ms.p50), line(lambda r: r.ttft_ms.p95, dotted=True)), mark),
+    )
+    yield Text("")
+    yield from (Text(row, "cyan") for row in beside(charts, braille=braille))
+    yield Text("")
 
 
 def _share(bound: float | None, signs: _Signs) -> str:
@@ -114,33 +154,8 @@ def _digits(value: float) -> str:
 
 
 def _remarks(profile: Profile, signs: _Signs) -> Iterator[Text]:
-    yield Text(f"Milliseconds; measured {profile.reached}, by {_clock(profile)}.", "dim")
-    for rung in profile.rungs:
-        if rung.invalid_because:
-            yield Text(f"{signs.wrong} {rung.concurrency} at once: {rung.invalid_because}", "yellow")
-        for kind, example in rung.error_examples.items():
-            yield Text(f"    {rung.errors_by_kind.get(kind, 0)} x {example}", "yellow")
-        for note in rung.notes:
-            yield Text(f"  {rung.concurrency} at once: {note}")
-    few = [rung.concurrency for rung in profile.rungs if "p95" in rung.ttft_ms.too_few_for]
-    if few:
+    for kind, line in remarks(profile):
+        sign = {"wrong": f"{signs.wrong} ", "fine": f"{signs.fine} ", "more": "    ", "note": "  "}.get(kind, "")
+        yield Text(sign + line, {"wrong": "yellow", "more": "yellow", "fine": "green", "dim": "dim"}.get(kind, ""))
+    if any("p95" in rung.ttft_ms.too_few_for for rung in profile.rungs):
         yield Text(f"{signs.about} from fewer than 20 requests: more with --requests", "dim")
-    if profile.interrupted:
-        yield Text("Interrupted: this is what was measured until then.", "yellow")
-    elif profile.is_valid:
-        yield Text(f"{signs.fine} Every line can be compared: no errors, {_surroundings(profile)}.", "green")
-
-
-def _surroundings(profile: Profile) -> str:
-    """Say what was seen besides the requests, and what could not be."""
-    rates = [rung.engine.prefix_cache_hit_rate if rung.engine else None for rung in profile.rungs]
-    known = [rate for rate in rates if rate is not None]
-    told = len(known) == len(rates)
-    cache = f"prefix-cache hits {max(known):.1%} at most" if told else "prefix-cache hits not told by the server"
-    gpus = "no GPU slowed down" if profile.gpu else f"GPUs not sampled ({profile.unknown.get('gpu')})"
-    return f"{cache}, {gpus}"
-
-
-def _clock(profile: Profile) -> str:
-    kernel = all(rung.client.clock == "kernel" for rung in profile.rungs)
-    return "the kernel's receive times" if kernel else "this program's clock, which is later than the arrival"
