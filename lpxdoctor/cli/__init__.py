@@ -23,6 +23,7 @@ COMMANDS = {
     "bundle": "Carry packages, wheels and images to hosts without a network, in one verified archive.",
     "baseline": "Measure TTFT, TPOT and tokens/s of a running engine.",
     "compare": "Tell whether one baseline is slower than another, and what differs.",
+    "tune": "Find the engine arguments that decode fastest without answering worse.",
 }
 
 

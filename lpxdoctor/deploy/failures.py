@@ -121,12 +121,13 @@ def log_summary(log: Sequence[str]) -> list[str]:
     """Return the error that a log names and its last lines, indented."""
     if not log:
         return []
-    cause = _cause(log)
+    cause = error_in(log)
     tail = [f"  {line[:TAIL_WIDTH]}" for line in log[-TAIL_LINES:]]
     return [*([f"It said: {cause}"] if cause else []), "Its last lines:", *tail]
 
 
-def _cause(log: Sequence[str]) -> str:
+def error_in(log: Sequence[str]) -> str:
+    """Return the last error that a log names and that is a cause, "" where it names none."""
     for number in range(len(log) - 1, -1, -1):
         found = _ERROR_LINE.search(log[number])
         if found and not _NOT_A_CAUSE.search(log[number]):

@@ -1,0 +1,188 @@
+"""lpxdoctor tune: start an engine again and again, one argument changed at a time, and keep what decodes faster."""
+
+import shlex
+import signal
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lpxdoctor.errors import DoctorError, UsageError
+
+if TYPE_CHECKING:
+    from lpxdoctor.decode.profile import Rung
+    from lpxdoctor.sizing.plan import Plan as Sizing
+    from lpxdoctor.tune.service import Hints, Service
+    from lpxdoctor.tune.state import State
+    from lpxdoctor.tune.workflow import Wish
+
+FORMATS = ("text", "json")
+_LOOK_LIMIT_S = 30.0
+_INTERRUPTED = 130
+_MOST_AT_ONCE, _MOST = 4096, 1_000_000
+
+
+def _concurrencies(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in value.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) <= _MOST_AT_ONCE for part in parts):
+        raise click.BadParameter(f"{value!r} is not a list of numbers from 1 to {_MOST_AT_ONCE}, like 1,32.")
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def _words(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    try:
+        found = tuple(tuple(shlex.split(value)) for value in values)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}: write the arguments as on a command line.") from None
+    if not all(words and words[0].startswith("-") for words in found):
+        raise click.BadParameter('write arguments as on a command line, like --try="--max-num-seqs 64".')
+    return found
+
+
+@click.command("tune")
+@click.option("--engine", required=True, metavar="COMMAND|NAME", help="What starts it, or a deployment.")
+@click.option(
+    "--concurrency", "concurrencies", callback=_concurrencies, default="1,32", metavar="N,N,...", show_default=True
+)
+@click.option("--requests", type=click.IntRange(1, _MOST), help="Per concurrency.  [default: 4 per slot, 16 at least]")
+@click.option("--input-len", type=click.IntRange(1, _MOST), default=128, show_default=True, help="Tokens of a prompt.")
+@click.option("--output-len", type=click.IntRange(2, _MOST), default=128, show_default=True, help="Of an answer.")
+@click.option("--budget", type=click.FloatRange(1, 10080), default=60.0, show_default=True, help="Minutes in all.")
+@click.option("--start-timeout", type=click.FloatRange(1, 86400), default=900.0, show_default=True, help="Seconds.")
+@click.option("--try", "given", multiple=True, callback=_words, metavar="ARGS", help="Try these first; repeatable.")
+@click.option("--only", multiple=True, metavar="STEP", help="Only these steps; repeatable. A wrong one lists them.")
+@click.option("--speculate", multiple=True, metavar="ngram|DIR", help="Try this draft; repeatable.")
+@click.option("--unique-prompts", is_flag=True, help="My prompts share no beginnings: try without prefix cache.")
+@click.option("--prompts", "prompts_file", type=click.Path(path_type=Path), metavar="FILE", help="Regression set.")
+@click.option("--resume", is_flag=True, help="Go on with the interrupted run for the same engine and numbers.")
+@click.option("--keep", is_flag=True, help="Leave the deployment with what was chosen.")
+@click.option(
+    "--api-key-file", "key_file", type=click.Path(path_type=Path), metavar="FILE", help="The engine's API key."
+)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to keep the profile.")
+def command(
+    engine: str,
+    budget: float,
+    start_timeout: float,
+    resume: bool,
+    keep: bool,
+    form: str,
+    output: Path | None,
+    **options: Any,
+) -> int:
+    """Find the engine arguments that decode fastest without answering worse.
+
+    --engine is a command with {port} and {arguments} in it, run on this machine, or the name of a deployment, which is
+    put back as it was found. Every candidate is a start of its own.
+
+    Exit status: 0 finished, 2 the engine as found did not start or cannot be measured, 64 wrong use, 130 interrupted
+    (--resume goes on).
+    """
+    from lpxdoctor import policy  # noqa: PLC0415 - --help needs none of it
+    from lpxdoctor.decode import store  # noqa: PLC0415
+    from lpxdoctor.tune.workflow import Audience, tuned  # noqa: PLC0415
+
+    wish = _wish(budget_s=budget * 60, **options)
+    store.check(output)
+    service = _service(engine, start_timeout, keep=keep)
+    sizing = _sizing(service.hints, wish.input_len + wish.output_len)
+    with _stop_flag() as stopped:
+        audience = Audience(is_stopped=lambda: bool(stopped), tell=_tell, on_rung=_tell_rung)
+        state = tuned(service, wish, policy.load(), sizing, audience, resume=resume)
+    if state is None:
+        print("Interrupted: nothing was measured yet.", file=sys.stderr)
+        return _INTERRUPTED
+    _report(state, store.save(state.best, output), form)
+    return 0 if state.finished else _INTERRUPTED
+
+
+def _wish(*, only: tuple[str, ...], given: Sequence[tuple[str, ...]], prompts_file: Path | None, **rest: Any) -> "Wish":
+    from lpxdoctor.tune import accuracy  # noqa: PLC0415
+    from lpxdoctor.tune.candidates import checked_steps  # noqa: PLC0415
+    from lpxdoctor.tune.service import Settings  # noqa: PLC0415
+    from lpxdoctor.tune.workflow import Wish  # noqa: PLC0415
+
+    return Wish(
+        steps=checked_steps(only),
+        given=tuple(Settings(words) for words in given),
+        prompts=accuracy.read(prompts_file) if prompts_file else accuracy.bundled(),
+        command=("lpxdoctor", *sys.argv[1:]),
+        **rest,
+    )
+
+
+def _service(engine: str, limit_s: float, *, keep: bool) -> "Service":
+    from lpxdoctor.tune.command import command as of_command  # noqa: PLC0415
+
+    if " " in engine.strip():
+        if keep:
+            raise UsageError("--keep is for deployments: a command is yours to start, with the arguments told here.")
+        return of_command(engine, limit_s)
+    raise UsageError(f"--engine {engine}: no such command.")
+
+
+def _sizing(hints: "Hints", context: int) -> "Sizing | str":
+    """Return the plan of the model on this machine's GPUs, or why there is none."""
+    from lpxdoctor.cli._host import ask  # noqa: PLC0415
+    from lpxdoctor.facts.gpu import Gpus  # noqa: PLC0415
+    from lpxdoctor.sizing.card import of_host  # noqa: PLC0415
+    from lpxdoctor.sizing.options import wish  # noqa: PLC0415
+    from lpxdoctor.sizing.plan import plan  # noqa: PLC0415
+    from lpxdoctor.sizing.source import load  # noqa: PLC0415
+
+    if hints.model is None or not Path(hints.model).exists():
+        return "no model directory is known here, so nothing can be planned for it"
+    parallel = hints.flags.get("--tensor-parallel-size", "1")
+    count = int(parallel) if parallel.isdigit() else 1
+    try:
+        card = of_host(Gpus.parse(ask(Gpus.probes, container_test=False, limit_s=_LOOK_LIMIT_S)), count)
+        model = load(hints.model)
+        wanted = wish(model, context=context, concurrency=None, precision=None, kv_format="auto", tensor_parallel=count)
+        return plan(model, card, wanted)
+    except DoctorError as error:
+        return str(error).splitlines()[0].rstrip(".")
+
+
+@contextmanager
+def _stop_flag() -> Generator[list[int]]:
+    """Yield what the first Ctrl-C or SIGTERM fills, so that the run ends in order; the second ends it at once."""
+    stopped: list[int] = []
+
+    def stop(number: int, _frame: object) -> None:
+        stopped.append(number)
+        _tell("stops: ends the engine that it started")
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(line: str) -> None:
+    print(f"tune: {line}", file=sys.stderr, flush=True)
+
+
+def _tell_rung(rung: "Rung") -> None:
+    rate = rung.output_tokens_per_s
+    told = "no tokens/s" if rate is None else f"{rate:,.0f} tokens/s"
+    _tell(f"  {rung.concurrency} at once: {told}{'' if rung.valid else ', invalid: ' + (rung.invalid_because or '')}")
+
+
+def _report(state: "State", file: Path, form: str) -> None:
+    from lpxdoctor.report import tune as report  # noqa: PLC0415
+
+    if form == "json":
+        sys.stdout.write(report.to_json(state, str(file)))
+        return
+    from rich.console import Console  # noqa: PLC0415
+
+    report.render(state, Console())
+    print(f"Profile of the best: {file}")

@@ -1,0 +1,110 @@
+"""A tuning run in, its table for a terminal and its JSON out: a line a step, the chosen arguments last."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lpxdoctor.tune import state as kept
+from lpxdoctor.tune.accuracy import Accuracy
+from lpxdoctor.tune.search import rates
+from lpxdoctor.tune.state import Row, State
+
+_STYLES = {kept.KEPT: "green", kept.NOT_STARTED: "yellow", kept.INACCURATE: "yellow", kept.UNJUDGED: "yellow"}
+_PLAIN = str.maketrans({"→": ">", "±": "~", "✓": "+", "·": "|"})  # for a terminal without these signs
+
+
+def render(state: State, console: Console) -> None:
+    """Print the run; the console's width decides the line breaks, its encoding the signs."""
+    console.print(_table(state, console), highlight=False)
+    for line in _remarks(state):
+        line.plain = _shown(line.plain, console)
+        console.print(line, highlight=False)
+
+
+def _shown(text: str, console: Console) -> str:
+    try:
+        text.encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return text.translate(_PLAIN).encode(console.encoding, "replace").decode(console.encoding)
+    return text
+
+
+def _table(state: State, console: Console) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
+    concurrencies = sorted(rates(state.first))
+    table.add_column("tried", overflow="fold")
+    for name in (*(f"tok/s at {one}" for one in concurrencies), "gain", "perplexity", ""):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for row in state.rows:
+        if row.outcome in (kept.SKIPPED, kept.NOT_TRIED):
+            continue
+        cells = [_digits(row.tokens_per_s[one]) if one in row.tokens_per_s else "" for one in concurrencies]
+        told = (row.told or "as found", *cells, _gain(row), _drift(row.accuracy), row.outcome if row.told else "")
+        table.add_row(*(_shown(cell, console) for cell in told), style=_STYLES.get(row.outcome, ""))
+    return table
+
+
+def _gain(row: Row) -> str:
+    return "" if row.gain is None else f"{row.gain:+.1%} ±{row.within or 0:.1%}"
+
+
+def _drift(accuracy: Accuracy | None) -> str:
+    if accuracy is None:
+        return ""
+    return "not told" if accuracy.perplexity_rise is None else f"{accuracy.perplexity_rise:+.2%}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}"
+
+
+def _remarks(state: State) -> Iterator[Text]:
+    for row in state.rows:
+        if row.outcome in (kept.NOT_STARTED, kept.INACCURATE, kept.UNJUDGED, kept.NO_GAIN) and row.why:
+            yield Text(f"{row.told}: {row.why}", _STYLES.get(row.outcome, ""))
+        if row.log:
+            yield Text(f"    what it said: {row.log}", "dim")
+    left = [row for row in state.rows if row.outcome in (kept.SKIPPED, kept.NOT_TRIED)]
+    if left:
+        yield Text("Not tried:", "dim")
+    for row in left:
+        subject = f"{row.step}, {row.told}" if row.told else row.step
+        yield Text(f"  {subject}: {row.why}", "dim")
+    if not state.finished:
+        yield Text("Interrupted: the same command with --resume goes on from here.", "yellow")
+    yield from _chosen(state)
+
+
+def _chosen(state: State) -> Iterator[Text]:
+    best = state.settings()
+    if not best.added and not best.removed:
+        yield Text("Nothing tried was faster beyond noise: leave the engine as it is.", "bold")
+        return
+    before, after = rates(state.first), rates(state.best)
+    gains = (f"{after[one] / before[one]:.2f} times at {one}" for one in sorted(before) if one in after)
+    yield Text(f"✓ Faster, in tokens/s: {', '.join(gains)}.", "bold green")
+    if best.added:
+        yield Text(f"  add     {shlex.join(best.added)}")
+    if best.removed:
+        yield Text(f"  remove  {' '.join(best.removed)}")
+
+
+def to_json(state: State, profile: str) -> str:
+    """Return the run as JSON text, schema 1; profile is the file of the best settings' profile."""
+    best = state.settings()
+    before, after = rates(state.first), rates(state.best)
+    answer: dict[str, Any] = {
+        "schema": 1,
+        "finished": state.finished,
+        "arguments": best.added,
+        "remove": best.removed,
+        "gain": {f"{one}": after[one] / before[one] - 1 for one in sorted(before) if one in after},
+        "profile": profile,
+        "steps": state.rows,
+    }
+    return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"

@@ -1,0 +1,298 @@
+"""What is known of a model, a GPU, an engine and its first measurement in; what is worth trying, and why, out.
+
+One rule a variable, in the order in which they are tried: what moves most bytes first. A rule yields candidates with a
+reason each, or one that is skipped with the reason why.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from lpxdoctor.decode.profile import Profile
+from lpxdoctor.errors import UsageError
+from lpxdoctor.sizing.budget import defaults
+from lpxdoctor.sizing.plan import Plan
+from lpxdoctor.tune.service import Settings
+
+_LUMPS = 1.2  # tokens per chunk from which on the API server is taken to be behind its engine
+_INTERACTIVE, _CROWDED = 32, 256  # requests at once
+_SERVERS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One value of one variable; skipped is why it is not tried, "" where it is."""
+
+    step: str
+    settings: Settings = field(default_factory=Settings)
+    reason: str = ""
+    skipped: str = ""
+
+    @property
+    def told(self) -> str:
+        """The settings in words."""
+        taken = [f"without {flag}" for flag in self.settings.removed]
+        return " ".join((*self.settings.added, *taken)) or self.step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What the rules judge by.
+
+    Attributes:
+        first: the profile of the engine as found.
+        flags: options of the recipe, with values.
+        plan: of the model on this machine's GPU; where there is none, why.
+        unique_prompts: the service's prompts share no beginnings.
+        speculate: "ngram", or directories of draft models.
+        given: settings that were typed, to be tried first.
+    """
+
+    first: Profile
+    flags: Mapping[str, str]
+    plan: Plan | str
+    model: str | None = None
+    unique_prompts: bool = False
+    speculate: tuple[str, ...] = ()
+    given: tuple[Settings, ...] = ()
+
+    @property
+    def version(self) -> Version | None:
+        """The engine's version."""
+        try:
+            return Version(self.first.engine.version or "")
+        except InvalidVersion:
+            return None
+
+    @property
+    def most(self) -> int:
+        """The largest concurrency measured."""
+        return max(rung.concurrency for rung in self.first.rungs)
+
+
+def candidates(situation: Situation) -> tuple[Candidate, ...]:
+    """Return all candidates in order."""
+    return tuple(found for rule in RULES.values() for found in rule(situation))
+
+
+def _skip(step: str, why: str, settings: Settings | None = None) -> Candidate:
+    return Candidate(step=step, settings=settings or Settings(), skipped=why)
+
+
+def _lacks(situation: Situation, since: str, until: str = "") -> str:
+    """Return why an option that came with a version is nothing for this engine, "" where it is."""
+    version = situation.version
+    if version is None:
+        return "the engine's version is not known"
+    if version < Version(since):
+        return f"vLLM {version} does not know it; {since} does"
+    return f"vLLM {version} does so by itself, since {until}" if until and version >= Version(until) else ""
+
+
+def _given(situation: Situation) -> Iterator[Candidate]:
+    for number, settings in enumerate(situation.given, start=1):
+        yield Candidate(step=f"given {number}", settings=settings, reason="typed with --try")
+
+
+def _weights(situation: Situation) -> Iterator[Candidate]:
+    step, plan = "weights", situation.plan
+    if "--quantization" in situation.flags:
+        yield _skip(step, f"the recipe says --quantization {situation.flags['--quantization']}")
+    elif isinstance(plan, str):
+        yield _skip(step, plan)
+    else:
+        stored = plan.options[0]
+        made = [one for one in plan.options if one.native and not one.stored and one.precision.arguments]
+        for option in made:
+            bytes_per_s = plan.card.bytes_per_s
+            faster = stored.steps[0].bytes / option.steps[0].bytes
+            bound = f": {faster:.2f} times the ceiling of one stream" if bytes_per_s else ""
+            reason = f"{plan.card.name} computes in {option.precision.name}{bound}"
+            yield Candidate(step=step, settings=Settings(option.precision.arguments), reason=reason)
+        if not made:
+            name = stored.precision.name
+            own = f"{plan.model.name} is stored as {name}, and is served so"
+            yield _skip(step, own if plan.model.weights.scheme else f"{plan.card.name} has no better than {name}")
+
+
+def _mode(situation: Situation) -> Iterator[Candidate]:
+    step, most = "performance-mode", situation.most
+    mode = "interactivity" if most <= _INTERACTIVE else "throughput" if most >= _CROWDED else ""
+    settings = Settings(("--performance-mode", mode)) if mode else Settings()
+    if "--performance-mode" in situation.flags:
+        yield _skip(step, "the recipe chooses one")
+    elif not mode:
+        yield _skip(step, f"{most} at once are neither few nor many: balanced, which is the default, is for them")
+    elif why := _lacks(situation, "0.17.0"):
+        yield _skip(step, why, settings)
+    else:
+        few = "a CUDA graph for every batch size to 32, and kernels for latency"
+        many = "twice the sequences and tokens a step"
+        yield Candidate(step=step, settings=settings, reason=few if mode == "interactivity" else many)
+
+
+def _compiled(situation: Situation) -> Iterator[Candidate]:
+    step = "compilation"
+    if "--enforce-eager" not in situation.flags:
+        yield _skip(step, "the engine compiles and captures CUDA graphs by default")
+    elif isinstance(situation.plan, str):
+        yield _skip(step, situation.plan, Settings(removed=("--enforce-eager",)))
+    else:
+        reason = "eager mode launches every kernel of every step from Python"
+        yield Candidate(step=step, settings=Settings(removed=("--enforce-eager",)), reason=reason)
+
+
+def _scheduling(situation: Situation) -> Iterator[Candidate]:
+    step, settings = "scheduling", Settings(("--async-scheduling",))
+    reason = "the next step is prepared while the GPU computes this one"
+    if "--no-async-scheduling" in situation.flags:
+        yield Candidate(step=step, settings=Settings(removed=("--no-async-scheduling",)), reason=reason)
+    elif "--async-scheduling" in situation.flags:
+        yield _skip(step, "the recipe has it")
+    elif why := _lacks(situation, "0.10.0", "0.14.0"):
+        yield _skip(step, why, settings)
+    else:
+        yield Candidate(step=step, settings=settings, reason=reason)
+
+
+def _front_end(situation: Situation) -> Iterator[Candidate]:
+    step = "front-end"
+    lumps = max((rung.tokens_per_chunk or 1.0 for rung in situation.first.rungs), default=1.0)
+    at = max(situation.first.rungs, key=lambda rung: rung.tokens_per_chunk or 1.0).concurrency
+    if "--api-server-count" in situation.flags or "--stream-interval" in situation.flags:
+        yield _skip(step, "the recipe sets it")
+    elif "--speculative-config" in situation.flags or lumps < _LUMPS:
+        yield _skip(step, f"it keeps up: {lumps:.2f} tokens a chunk at most")
+    elif why := _lacks(situation, "0.10.0"):
+        yield _skip(step, why)
+    else:
+        seen = f"it sent {lumps:.1f} tokens at a time at {at} at once: one process cannot keep up"
+        yield Candidate(step=step, settings=Settings(("--api-server-count", f"{_SERVERS}")), reason=seen)
+        if not _lacks(situation, "0.13.0"):
+            few = f"{seen}; fewer, larger chunks cost it less"
+            yield Candidate(step=step, settings=Settings(("--stream-interval", "4")), reason=few)
+
+
+def _cache(situation: Situation) -> Iterator[Candidate]:
+    step, plan = "kv-cache", situation.plan
+    if "--kv-cache-dtype" in situation.flags:
+        yield _skip(step, f"the recipe says --kv-cache-dtype {situation.flags['--kv-cache-dtype']}")
+    elif isinstance(plan, str):
+        yield _skip(step, plan)
+    else:
+        for form, tokens in plan.kv_tokens:
+            reason = f"half the bytes to read of it, and {tokens / plan.chosen.tokens:.1f} times the tokens"
+            yield Candidate(step=step, settings=Settings(("--kv-cache-dtype", form)), reason=reason)
+        if not plan.kv_tokens:
+            yield _skip(step, f"{plan.card.name} computes attention in no format below 16 bit")
+
+
+def _sequences(situation: Situation) -> Iterator[Candidate]:
+    step, most, plan = "sequences", situation.most, situation.plan
+    given = situation.flags.get("--max-num-seqs", "")
+    usual = 0 if isinstance(plan, str) else defaults(plan.card).sequences
+    limit = int(given) if given.isdigit() else usual
+    if not limit:
+        yield _skip(step, f"how many the engine runs at once is not known: {plan}")
+    elif limit >= most:
+        yield _skip(step, f"{limit} may run at once, and {most} were measured")
+    else:
+        reason = f"{most} at once are to be served, and the engine runs {limit}: the others wait"
+        yield Candidate(step=step, settings=Settings(("--max-num-seqs", f"{most}")), reason=reason)
+
+
+def _tokens(situation: Situation) -> Iterator[Candidate]:
+    step, plan = "tokens-a-step", situation.plan
+    given = situation.flags.get("--max-num-batched-tokens", "")
+    usual = 0 if isinstance(plan, str) else defaults(plan.card).batched_tokens
+    limit, wanted = int(given) if given.isdigit() else usual, situation.most * situation.first.input_len
+    if not limit:
+        yield _skip(step, f"how many the engine takes is not known: {plan}")
+    elif wanted <= limit:
+        yield _skip(step, f"{situation.most} prompts of {situation.first.input_len} tokens fit one step of {limit}")
+    else:
+        reason = f"prompts of {wanted} tokens may come at once, and a step takes {limit}"
+        yield Candidate(step=step, settings=Settings(("--max-num-batched-tokens", f"{2 * limit}")), reason=reason)
+        half = "shorter steps hold up decoding less"
+        yield Candidate(step=step, settings=Settings(("--max-num-batched-tokens", f"{limit // 2}")), reason=half)
+
+
+def _prefixes(situation: Situation) -> Iterator[Candidate]:
+    step, settings = "prefix-cache", Settings(("--no-enable-prefix-caching",))
+    if "--no-enable-prefix-caching" in situation.flags:
+        yield _skip(step, "the recipe turns it off; what it gains shows with real prompts alone")
+    elif not situation.unique_prompts:
+        yield _skip(step, "prompts here share nothing, yours may: --unique-prompts tries without it", settings)
+    else:
+        yield Candidate(
+            step=step, settings=settings, reason="prompts share nothing, so that hashing them gains nothing"
+        )
+
+
+def _speculation(situation: Situation) -> Iterator[Candidate]:
+    step = "speculation"
+    if "--speculative-config" in situation.flags:
+        yield _skip(step, "the recipe has it")
+        return
+    if not situation.speculate:
+        yield _skip(step, "its gain depends on the text: --speculate ngram, or a draft model's directory, tries it")
+    for draft in situation.speculate:
+        config: dict[str, object] = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
+        if draft != "ngram":
+            if why := unlike(situation.model, draft):
+                yield _skip(step, why)
+                continue
+            config = {"model": draft, "num_speculative_tokens": 4}
+        reason = "several tokens a step where a guess holds; measured on random prompts, yours may do better or worse"
+        yield Candidate(step=step, settings=Settings(("--speculative-config", json.dumps(config))), reason=reason)
+
+
+def unlike(model: str | None, draft: str) -> str:
+    """Return why a draft model's tokens are not the model's, "" where both have the same vocabulary."""
+    if model is None:
+        return "the recipe does not tell the model, so the draft's tokenizer cannot be compared with it"
+    one, other = _vocabulary(model), _vocabulary(draft)
+    for typed, found in ((model, one), (draft, other)):
+        if isinstance(found, str):
+            return f"{typed}: {found}, so the tokenizers cannot be compared"
+    return "" if one == other else f"{draft} has another tokenizer than {model}: a draft must share it"
+
+
+def _vocabulary(directory: str) -> Mapping[str, int] | str:
+    """Return the words of a tokenizer with their ids, or why they cannot be read."""
+    try:
+        content = json.loads((Path(directory) / "tokenizer.json").read_text(encoding="utf-8"))
+        added = {one["content"]: int(one["id"]) for one in content.get("added_tokens", ())}
+        vocabulary = content["model"]["vocab"]
+        listed = vocabulary if isinstance(vocabulary, dict) else {one[0]: n for n, one in enumerate(vocabulary)}
+    except OSError as error:
+        return f"its tokenizer.json cannot be read ({error.strerror})"
+    except (ValueError, LookupError, TypeError):
+        return "its tokenizer.json has no vocabulary"
+    return {**listed, **added}
+
+
+RULES: Mapping[str, Callable[[Situation], Iterator[Candidate]]] = {
+    "given": _given,
+    "weights": _weights,
+    "performance-mode": _mode,
+    "compilation": _compiled,
+    "scheduling": _scheduling,
+    "front-end": _front_end,
+    "kv-cache": _cache,
+    "sequences": _sequences,
+    "tokens-a-step": _tokens,
+    "prefix-cache": _prefixes,
+    "speculation": _speculation,
+}
+
+
+def checked_steps(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the steps asked for, all without any; UsageError for one that there is none of."""
+    unknown = [name for name in names if name not in RULES]
+    if unknown:
+        raise UsageError(f"--only {unknown[0]}: there is no such step. There are: {', '.join(RULES)}.")
+    return names or tuple(RULES)

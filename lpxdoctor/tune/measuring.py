@@ -1,0 +1,68 @@
+"""A place where an engine runs in, its profile and its answers out: one reading of both for every candidate."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from lpxdoctor.decode.gpu import sampled
+from lpxdoctor.decode.hooks import Hooks
+from lpxdoctor.decode.measure import Plan, measure
+from lpxdoctor.decode.profile import Profile, Rung
+from lpxdoctor.decode.target import Target, reached
+from lpxdoctor.deployments import Deployment
+from lpxdoctor.tune.accuracy import Answers, Prompts, asked
+from lpxdoctor.tune.service import Service, Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """How every candidate is measured."""
+
+    service: Service
+    plan: Plan
+    prompts: Prompts
+    key_file: Path | None
+    hooks: Hooks
+    on_rung: Callable[[Rung], None]
+
+    def __call__(self, where: str, settings: Settings, /) -> tuple[Profile, Answers] | None:
+        """Measure speed and answers; None when it was stopped before it had both.
+
+        Raises:
+            MeasureError: the engine does not answer, or refuses everything.
+            UsageError: the plan does not fit the model.
+        """
+        with reached(where, model=None, key_file=self.key_file) as there, sampled(local=there.is_local) as sampler:
+            answers = asked(there.endpoint, there.model.id, self.prompts, self.hooks.is_stopped)
+            known = self._with_record(there, settings)
+            profile = measure(known, self.plan, sampler, self.hooks, self.on_rung)
+        if profile is None or profile.interrupted or self.hooks.is_stopped():
+            return None
+        if there.deployment is None:
+            own = msgspec.structs.replace(profile.engine, image=None)
+            unknown = {**profile.unknown, "engine.image": "started by a command"}
+            profile = msgspec.structs.replace(profile, deployment=None, engine=own, unknown=unknown)
+        return msgspec.structs.replace(profile, name="tune"), answers
+
+    def _with_record(self, there: Target, settings: Settings) -> Target:
+        """Add what the command tells of an engine that is no deployment on record."""
+        arguments = self.service.arguments(settings)
+        if there.deployment is not None or arguments is None:
+            return there
+        record = Deployment(
+            name="command",
+            host="localhost",
+            url=there.endpoint.url,
+            served_model=there.model.id,
+            api_key_file=None,
+            image="",
+            engine_version="",
+            arguments=arguments,
+            model_path=self.service.hints.model or "",
+            ssh=(),
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )
+        return replace(there, deployment=record)

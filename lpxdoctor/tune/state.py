@@ -1,0 +1,105 @@
+"""What a tuning run has found so far, as a file: written after every step, so that another run can go on from there."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from lpxdoctor.decode.profile import Profile
+from lpxdoctor.deployments import made
+from lpxdoctor.errors import SetupError, UsageError
+from lpxdoctor.tune.accuracy import Accuracy, Answers
+from lpxdoctor.tune.service import Settings
+
+SCHEMA = 1
+# Outcomes of a row.
+FOUND, KEPT, NO_GAIN, INACCURATE = "as found", "kept", "no gain", "inaccurate"
+NOT_STARTED, UNJUDGED, SKIPPED, NOT_TRIED = "did not start", "not judged", "skipped", "not tried"
+DONE = (KEPT, NO_GAIN, INACCURATE, NOT_STARTED, UNJUDGED)
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate: gain is of tokens/s over all concurrencies against the best before it, within what noise does."""
+
+    step: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    reason: str = ""
+    outcome: str
+    why: str = ""
+    tokens_per_s: dict[int, float] = {}
+    gain: float | None = None
+    within: float | None = None
+    accuracy: Accuracy | None = None
+    log: str | None = None  # of an engine that did not start
+    seconds: float = 0.0
+
+    @property
+    def told(self) -> str:
+        """The settings in words."""
+        return " ".join((*self.added, *(f"without {flag}" for flag in self.removed)))
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a later run needs; best is the profile of the settings that were kept."""
+
+    schema: int = SCHEMA
+    asked: str  # what the run was for, as text
+    rows: tuple[Row, ...]
+    reference: Answers
+    first: Profile
+    best: Profile
+    finished: bool = False
+
+    def settings(self, *, but: str = "") -> Settings:
+        """Return the settings that were kept: of every step its last, of one step none."""
+        winners = {row.step: row for row in self.rows if row.outcome == KEPT and row.step != but}
+        found = Settings()
+        for row in winners.values():
+            found = found.and_(Settings(row.added, row.removed))
+        return found
+
+    def with_row(self, row: Row) -> "State":
+        """Return the state with one more row."""
+        return msgspec.structs.replace(self, rows=(*self.rows, row))
+
+
+def file_of(asked: str) -> Path:
+    """Return where the state of a run for this is kept."""
+    return made("tunes") / f"{hashlib.sha256(asked.encode()).hexdigest()[:12]}.json"
+
+
+def save(state: State) -> None:
+    """Keep the state, whole or not at all.
+
+    Raises:
+        SetupError: it cannot be written.
+    """
+    file = file_of(state.asked)
+    part = file.with_suffix(".part")
+    try:
+        part.write_bytes(msgspec.json.encode(state))
+        part.replace(file)
+    except OSError as error:
+        raise SetupError(f"What tune has found cannot be kept in {file}: {error.strerror}.") from None
+
+
+def load(asked: str) -> State:
+    """Return the state of an unfinished run for this.
+
+    Raises:
+        UsageError: there is none, or it is of another schema.
+    """
+    file = file_of(asked)
+    try:
+        state = msgspec.json.decode(file.read_bytes(), type=State)
+    except FileNotFoundError:
+        raise UsageError("There is nothing to resume: no run with this engine and these numbers was begun.") from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(f"{file} cannot be read, so there is nothing to resume: {error}.") from None
+    if state.schema != SCHEMA:
+        raise UsageError(f"{file} is of another lpxdoctor: leave --resume out to begin anew.")
+    if state.finished:
+        raise UsageError("The run with this engine and these numbers was finished: leave --resume out to begin anew.")
+    tried = tuple(row for row in state.rows if row.outcome in (FOUND, *DONE))
+    return msgspec.structs.replace(state, rows=tried)
