@@ -1,0 +1,159 @@
+"""Ask apt as if this machine were another: a target, sources and names in; .deb files with their URLs out."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import unquote
+
+from lpxdoctor.airgap.manifest import Item
+from lpxdoctor.airgap.programs import said_by
+from lpxdoctor.airgap.target import Target
+from lpxdoctor.errors import SetupError, UsageError
+
+# How this machine reaches mirrors is also how it reaches the target's; nothing else of its configuration is used.
+_KEPT = re.compile(r"Acquire::(https?|ftp|Retries|ForceIPv[46])\b")
+_URI = re.compile(r"^'(?P<url>[^']+)' (?P<file>\S+) \d+", re.MULTILINE)
+_CONFIGURATION = """\
+Dir "{root}/";
+Dir::Etc "etc";
+Dir::Etc::main "none";
+Dir::Etc::parts "apt.conf.d";
+Dir::Etc::sourcelist "sources.list";
+Dir::Etc::sourceparts "none.d";
+Dir::Etc::preferences "none";
+Dir::Etc::preferencesparts "preferences.d";
+Dir::Etc::netrc "/etc/apt/auth.conf";
+Dir::Etc::netrcparts "/etc/apt/auth.conf.d";
+Dir::State "state";
+Dir::State::status "{root}/status";
+Dir::Cache "cache";
+Dir::Log "log";
+APT::Architecture "{architecture}";
+APT::Architectures {{ "{architecture}"; }};
+APT::Install-Recommends "false";
+APT::Install-Suggests "false";
+APT::Get::Assume-Yes "true";
+APT::Sandbox::User "";
+Acquire::Languages "none";
+Acquire::Check-Valid-Until "true";
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One line of sources.list."""
+
+    uri: str
+    suite: str  # ends with / for a flat repository
+    components: tuple[str, ...]
+    signed_by: Path
+
+    def line(self, architecture: str) -> str:
+        """Return it as apt reads it."""
+        return (
+            f"deb [arch={architecture} signed-by={self.signed_by}] {self.uri} {self.suite} {' '.join(self.components)}"
+        )
+
+
+@dataclass(frozen=True)
+class Root:
+    """An apt of its own below a directory, which knows of no installed package: what it resolves is whole."""
+
+    directory: Path
+    target: Target
+
+    @property
+    def _env(self) -> dict[str, str]:
+        return {"APT_CONFIG": str(self.directory / "apt.conf")}
+
+    def prepare(self, sources: Sequence[Source]) -> None:
+        """Fetch what the sources have; SetupError where one does not answer or is not signed by its key."""
+        for place in (
+            *("etc/apt.conf.d", "etc/preferences.d", "etc/none.d"),
+            *("state/lists/partial", "cache/archives/partial", "log"),
+        ):
+            (self.directory / place).mkdir(parents=True, exist_ok=True)
+        (self.directory / "status").touch()
+        own = _CONFIGURATION.format(root=self.directory, architecture=self.target.architecture)
+        (self.directory / "apt.conf").write_text(own + _reach(), encoding="utf-8")
+        lines = "".join(f"{source.line(self.target.architecture)}\n" for source in sources)
+        (self.directory / "etc/sources.list").write_text(lines, encoding="utf-8")
+        # Without the option, a source that does not answer is only a warning, and packages would be missing.
+        said_by(
+            ("apt-get", "update", "--quiet", "--option", "APT::Update::Error-Mode=any"),
+            f"The package lists for {self.target.name} could not be fetched",
+            env=self._env,
+        )
+
+    def fetch(self, names: Sequence[str], directory: Path) -> tuple[Item, ...]:
+        """Download packages with all that they depend on.
+
+        Returns:
+            One item for each file, sorted by file name.
+
+        Raises:
+            UsageError: a name is no package of the target.
+            SetupError: the dependencies cannot be met, or a download failed.
+        """
+        self._refuse_unknown(names)
+        what = f"What {', '.join(names)} depend on could not be had for {self.target.name}"
+        install = ("apt-get", "install", "--quiet", *names)
+        listed = said_by((*install, "--print-uris"), what, env=self._env)
+        urls = {found["file"]: found["url"] for found in _URI.finditer(listed)}
+        said_by((*install, "--download-only"), what, env=self._env)
+        directory.mkdir(parents=True)
+        fetched = self.directory / "cache/archives"
+        items: list[Item] = []
+        for file, url in sorted(urls.items()):
+            # An epoch's colon is %3a in apt's cache.
+            package = fetched / file
+            if not package.exists():
+                raise SetupError(f"{what}: apt did not download {file} from {url}.")
+            target = directory / file
+            package.rename(target)
+            name, version, _ = file.removesuffix(".deb").split("_")
+            items.append(Item(name=name, version=unquote(version), file=f"{directory.name}/{file}", source=url))
+        return tuple(items)
+
+    def _refuse_unknown(self, names: Sequence[str]) -> None:
+        told = said_by(("apt-cache", "madison", *names), "apt-cache did not answer", env=self._env)
+        known = {line.partition("|")[0].strip() for line in told.splitlines()}
+        # VERSION or a virtual package is apt's to judge.
+        unknown = [name for name in names if name.partition("=")[0] not in known and not self._is_provided(name)]
+        if unknown:
+            raise UsageError(
+                f"{self.target.name} has no package {', '.join(unknown)}.\n"
+                "Correct the name, or name the repository that has it in a mirror_apt_* variable: --vars FILE"
+            )
+
+    def _is_provided(self, name: str) -> bool:
+        told = said_by(("apt-cache", "showpkg", name), "apt-cache did not answer", env=self._env)
+        return bool(told.partition("Reverse Provides:")[2].strip())
+
+
+def write_index(directory: Path, date: str) -> None:
+    """Make a directory of .deb files a flat repository: Packages and Release, the same for the same files."""
+    stanzas = [_stanza(package) for package in sorted(directory.glob("*.deb"))]
+    index = "\n".join(stanzas).encode()
+    (directory / "Packages").write_bytes(index)
+    digest = sha256(index).hexdigest()
+    release = (
+        f"Origin: lpxdoctor\nLabel: lpxdoctor bundle\nSuite: bundle\nDate: {date}\n"
+        f"SHA256:\n {digest} {len(index)} Packages\n"
+    )
+    (directory / "Release").write_text(release, encoding="utf-8")
+
+
+def _stanza(package: Path) -> str:
+    control = said_by(("dpkg-deb", "--field", str(package)), f"{package.name} cannot be read")
+    content = package.read_bytes()
+    return (
+        f"{control.rstrip()}\nFilename: ./{package.name}\nSize: {len(content)}\nSHA256: {sha256(content).hexdigest()}\n"
+    )
+
+
+def _reach() -> str:
+    dumped = said_by(("apt-config", "dump", "--format", '%F "%v";%n', "Acquire"), "apt's settings cannot be read")
+    return "".join(f"{line}\n" for line in dumped.splitlines() if _KEPT.match(line))

@@ -1,0 +1,127 @@
+"""Make a bundle: a target and what is wanted in; one archive with everything that it needs, and its manifest, out."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lpxdoctor import __version__, galaxy
+from lpxdoctor.airgap import apt, archive, images, sources, wheels
+from lpxdoctor.airgap.manifest import Item, Manifest, System
+from lpxdoctor.airgap.target import Target
+from lpxdoctor.airgap.words import plan
+from lpxdoctor.errors import SetupError, UsageError
+
+# What Ansible's own modules import on a host: apt's, and Docker's.
+_FOR_MODULES = ("python3-apt", "python3-requests")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is to be in a bundle."""
+
+    target: Target
+    words: tuple[str, ...] = ()  # playbooks
+    packages: tuple[str, ...] = ()  # by name, NAME=VERSION for one version
+    images: tuple[str, ...] = ()
+    variables: Mapping[str, Any]  # of the roles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A bundle that was written."""
+
+    file: Path
+    manifest: Manifest
+    manifest_sha256: str
+
+
+def create(wanted: Wanted, output: Path, on_step: Callable[[str], None]) -> Made:
+    """Fetch everything and write the archive; nothing is left where something could not be had.
+
+    Raises:
+        UsageError: the target has no such package, or the archive's name is none.
+        SetupError: a program is missing here, or a mirror, index or registry did not give what was asked for.
+    """
+    archive.check_name(output)
+    created = _created()
+    try:
+        with tempfile.TemporaryDirectory(dir=output.absolute().parent, prefix=".bundle-") as work:
+            content = Path(work) / "content"
+            manifest = _gathered(wanted, content, Path(work), created, on_step)
+            on_step(f"Write {output}")
+            digest = archive.write(output, manifest, content)
+    except OSError as error:
+        raise SetupError(
+            f"The bundle cannot be put together beside {output}: {error.strerror or error}.\n"
+            "Make room there, or give -o."
+        ) from error
+    return Made(file=output, manifest=manifest, manifest_sha256=digest)
+
+
+def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_step: Callable[[str], None]) -> Manifest:
+    target = wanted.target
+    place = galaxy.ensure()
+    planned = plan(wanted.words, target, wanted.variables, place)
+    names = (*_FOR_MODULES, *planned.packages, *wanted.packages)
+    on_step(f"Read the package lists of {target.name}")
+    root = apt.Root(work / "apt", target)
+    root.prepare(sources.of(target, planned.repositories, wanted.variables, work))
+    on_step("Download packages")
+    packages = root.fetch(tuple(dict.fromkeys(names)), content / "packages")
+    apt.write_index(content / "packages", format_datetime(created, usegmt=True))
+    on_step(f"Download lpxdoctor and its wheels for Python {target.python}")
+    found_wheels = wheels.fetch(target, content / "wheels", work, int(created.timestamp()))
+    on_step("Copy Ansible's collections")
+    collections = _collections(place / "ansible_collections", content / "collections")
+    for reference in wanted.images:
+        on_step(f"Save the image {reference}")
+    saved = images.fetch(wanted.images, target, content / "images")
+    return Manifest(
+        created=created.isoformat(timespec="seconds"),
+        lpxdoctor=__version__,
+        target=msgspec.convert(target, System, from_attributes=True),
+        words=wanted.words,
+        variables=dict(wanted.variables),
+        install=wanted.packages,
+        packages=packages,
+        wheels=found_wheels,
+        collections=collections,
+        images=saved,
+        files=archive.files_below(content),
+    )
+
+
+def _created() -> datetime:
+    """Return the time that the bundle bears: with SOURCE_DATE_EPOCH the same inputs give the same bytes."""
+    told = os.environ.get("SOURCE_DATE_EPOCH", "")
+    try:
+        return datetime.fromtimestamp(int(told), timezone.utc) if told else datetime.now(timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH is {told!r}, which is no number of seconds.\nUnset or correct it."
+        ) from None
+
+
+def _collections(place: Path, directory: Path) -> tuple[Item, ...]:
+    items: list[Item] = []
+    for name in sorted(galaxy.requirements()):
+        below = name.replace(".", "/", 1)
+        shutil.copytree(place / below, directory / "ansible_collections" / below, symlinks=False)
+        told = msgspec.json.decode((place / below / "MANIFEST.json").read_bytes())["collection_info"]
+        items.append(
+            Item(
+                name=name,
+                version=told["version"],
+                file=f"{directory.name}/ansible_collections/{below}",
+                source=str(told.get("repository") or place),
+            )
+        )
+    return tuple(items)

@@ -1,0 +1,124 @@
+"""lpxdoctor bundle: make one archive for hosts without a network, look into it, and use it."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from lpxdoctor.airgap.target import TARGETS
+from lpxdoctor.airgap.words import WORDS
+from lpxdoctor.errors import UsageError
+
+FORMATS = ("text", "json")
+
+
+@click.group("bundle")
+def command() -> None:
+    """Carry packages, wheels, collections and images to hosts without a network.
+
+    `create` where a network is, `apply` where none is. In between, carry one file.
+    """
+
+
+@command.command("create")
+@click.argument("words", nargs=-1, metavar="[WORD]...", type=click.Choice(WORDS))
+@click.option(
+    "--for", "target", required=True, metavar="TARGET", help=f"Its system: {', '.join(one.name for one in TARGETS)}."
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="[default: lpxdoctor-TARGET.tar.gz]"
+)
+@click.option(
+    "--package", "packages", multiple=True, metavar="NAME[=VERSION]", help="One more package; may be repeated."
+)
+@click.option("--image", "images", multiple=True, metavar="NAME", help="A container image; may be repeated.")
+@click.option("--variant", "variants", multiple=True, help="The image of a pinned engine of images/vllm.toml.")
+@click.option("--vars", "variables", type=click.Path(path_type=Path), metavar="FILE", help="Variables of the roles.")
+def create(
+    *,
+    words: tuple[str, ...],
+    target: str,
+    output: Path | None,
+    packages: tuple[str, ...],
+    images: tuple[str, ...],
+    variants: tuple[str, ...],
+    variables: Path | None,
+) -> int:
+    """Fetch what the playbooks WORD... need, and write one archive.
+
+    Without a WORD and without --package: all of them. Packages come with everything that they depend on.
+    """
+    from lpxdoctor.airgap.create import Wanted, create  # noqa: PLC0415
+    from lpxdoctor.airgap.target import named  # noqa: PLC0415
+    from lpxdoctor.airgap.variables import read  # noqa: PLC0415
+    from lpxdoctor.report import bundle as report  # noqa: PLC0415
+
+    system = named(target)
+    wanted = Wanted(
+        target=system,
+        words=tuple(word for word in WORDS if word in words) if words or packages else WORDS,
+        packages=tuple(dict.fromkeys(packages)),
+        images=(*images, *(_reference(name) for name in variants)),
+        variables=read(variables) if variables else {},
+    )
+    made = create(wanted, output or Path(f"lpxdoctor-{system.name}.tar.gz"), lambda step: print(step, file=sys.stderr))
+    print(report.made(made))
+    return 0
+
+
+@command.command("show")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--verify", is_flag=True, help="Read all of it and compare every hash.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+def show(file: Path, *, verify: bool, form: str) -> int:
+    """Say what a bundle holds."""
+    from lpxdoctor.airgap import archive  # noqa: PLC0415
+    from lpxdoctor.airgap.manifest import encode  # noqa: PLC0415
+    from lpxdoctor.report import bundle as report  # noqa: PLC0415
+
+    manifest, digest = archive.verify(file) if verify else archive.show(file)
+    if form == "json":
+        sys.stdout.write(encode(manifest).decode())
+    else:
+        print(report.shown(manifest, digest, verified=verify))
+    return 0
+
+
+@command.command("apply")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--local", is_flag=True, help="On this machine.")
+@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="An Ansible inventory, or USER@HOST[:PORT],...")
+@click.option(
+    "--vars", "variables", type=click.Path(path_type=Path), metavar="FILE", help="More variables of the roles."
+)
+@click.option("--sha256", metavar="DIGEST", help="Refuse another bundle than the one whose manifest has this digest.")
+def apply(*, file: Path, local: bool, hosts: str | None, variables: Path | None, sha256: str | None) -> int:
+    """Verify a bundle, bring it to the hosts, and run its playbooks with it as the only source of packages.
+
+    Exit status: 0 done, 2 a host failed, 64 the archive is not what was packed (nothing was changed).
+    """
+    from lpxdoctor.cli._rollout import progress, source_of  # noqa: PLC0415
+
+    source = source_of(local=local, hosts=hosts)
+    if source is None:
+        raise UsageError("Where to?\nGive --local for this machine, or -i with hosts: -i root@10.0.0.5")
+    from lpxdoctor.airgap.apply import apply  # noqa: PLC0415
+    from lpxdoctor.airgap.variables import read  # noqa: PLC0415
+    from lpxdoctor.report import bundle as report  # noqa: PLC0415
+
+    given = read(variables) if variables else {}
+    with progress("bundle") as on_event:
+        applied = apply(file, source, given, on_event, manifest_sha256=sha256)
+    print(report.applied(applied))
+    return 0
+
+
+def _reference(variant: str) -> str:
+    from lpxdoctor.deploy.variant import catalogue, variants  # noqa: PLC0415
+    from lpxdoctor.knowledge.images import Built  # noqa: PLC0415
+
+    by_name = {one.name: one for one in variants(catalogue())}
+    if variant not in by_name:
+        raise UsageError(f"There is no variant {variant}.\nThere are: {', '.join(by_name)}.")
+    found = by_name[variant]
+    return found.tag if isinstance(found, Built) else f"{found.tag.rpartition(':')[0]}@{found.digest}"

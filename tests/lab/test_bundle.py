@@ -1,0 +1,134 @@
+"""A host without a network gets Docker and an image from a bundle alone; every other bundle changes nothing there."""
+
+import io
+import json
+import platform
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lpxdoctor.airgap import archive, wheels
+from lpxdoctor.airgap.target import TARGETS
+from tests.airgap.bundles import written
+from tests.lab.engine import docker, run
+from tests.lab.fixtures import HostStarter
+from tests.lab.hosts import Engine, Host, write_inventory
+from tests.lab.said import Doctor, one_error, with_variables
+
+IMAGE = "lpxdoctor-lab/tiny:bundle"
+OURS = next(one for one in TARGETS if one.codename == platform.freedesktop_os_release()["VERSION_CODENAME"])
+OTHER = next(one for one in TARGETS if one is not OURS)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A bundle, and the digest that its maker was told."""
+
+    file: Path
+    sha256: str
+
+
+@pytest.fixture(scope="module")
+def made(doctor: Doctor, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Return a real bundle for this machine's distribution: what the role container installs, and a small image."""
+    directory = tmp_path_factory.mktemp("bundle")
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as root:
+        root.addfile(tarfile.TarInfo("a-file"))
+    docker("import", "-", IMAGE, stdin=tar.getvalue())
+    variables = with_variables(directory / "vars.yml", container_toolkit=False, container_runtime=False)
+    file = directory / "bundle.tar"
+    said = doctor(
+        "bundle", "create", "container", "--for", OURS.name, "-o", file, "--image", IMAGE, "--vars", variables
+    )
+    assert said.status == 0, said
+    return Made(file, said.out.partition("sha256 ")[2].split()[0])
+
+
+@pytest.fixture(scope="module")
+def host(start_host: HostStarter) -> Iterator[Host]:
+    """Yield a host without Docker that answers SSH from its bridge, and has no route to anything else."""
+    with start_host("lab-offline", Engine.OWN) as started:
+        started.ssh("apt-get purge -q -y --autoremove docker.io containerd runc", timeout_s=120)
+        pid = docker("inspect", "--format", "{{.State.Pid}}", started.container_id)
+        run("nsenter", "--target", pid, "--net", "ip", "route", "del", "default")
+        yield started
+
+
+@pytest.fixture
+def inventory(host: Host, tmp_path: Path) -> Path:
+    return write_inventory(tmp_path / "inventory.yml", [host])
+
+
+def test_the_host_has_no_network(host: Host) -> None:
+    options = "-o Acquire::Retries=0 -o Acquire::http::Timeout=3 -o APT::Update::Error-Mode=any"
+    asked = subprocess.run(
+        ("ssh", *host.ssh_options(), "-p", str(host.port), "root@127.0.0.1", f"apt-get update {options}"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert asked.returncode != 0
+    assert "docker" not in host.ssh("ls /usr/bin /usr/sbin")
+
+
+def test_a_bundle_of_another_system_is_refused(host: Host, inventory: Path, doctor: Doctor, tmp_path: Path) -> None:
+    other = written(tmp_path / "other.tar", OTHER)
+    said = doctor("bundle", "apply", other, "-i", inventory)
+    one_error(said, f"The bundle is for {OTHER.distribution} {OTHER.version}", f"this host is {OURS.distribution}")
+    assert host.ssh("ls /var/lib/lpxdoctor 2>/dev/null || true") == ""
+
+
+def test_a_host_without_room_is_refused(host: Host, inventory: Path, doctor: Doctor, tmp_path: Path) -> None:
+    fitting = written(tmp_path / "fitting.tar", OURS)
+    host.ssh("mkdir -p /var/lib/lpxdoctor && mount -t tmpfs -o size=64m none /var/lib/lpxdoctor")
+    try:
+        said = doctor("bundle", "apply", fitting, "-i", inventory)
+        assert host.ssh("ls /var/lib/lpxdoctor") == ""
+    finally:
+        host.ssh("umount /var/lib/lpxdoctor")
+    one_error(said, "MiB below /var/lib/lpxdoctor", "Make room")
+
+
+def test_a_changed_bundle_is_refused_before_a_host_is_asked(made: Made, doctor: Doctor, tmp_path: Path) -> None:
+    changed = tmp_path / "changed.tar"
+    content = bytearray(made.file.read_bytes())
+    content[len(content) // 2] ^= 1
+    changed.write_bytes(content)
+    nowhere = "root@host.invalid"
+    one_error(doctor("bundle", "apply", changed, "-i", nowhere), "is not what was packed", status=64)
+    one_error(doctor("bundle", "apply", made.file, "-i", nowhere, "--sha256", "0" * 64), made.sha256, status=64)
+
+
+def test_docker_comes_from_the_bundle_and_nothing_else(made: Made, host: Host, inventory: Path, doctor: Doctor) -> None:
+    sources = "cat /etc/apt/sources.list.d/* /etc/apt/sources.list 2>/dev/null | sha256sum; ls /var/lib/apt/lists"
+    before = host.ssh(sources)
+    said = doctor("bundle", "apply", made.file, "-i", inventory, "--sha256", made.sha256)
+    assert said.status == 0, said
+    manifest, _ = archive.show(made.file)
+    versions = {item.name: item.version for item in manifest.packages}
+    assert host.ssh("dpkg-query --show --showformat '${Version}' docker.io") == versions["docker.io"]
+    (image,) = manifest.images
+    assert image.id in host.ssh("docker image ls --quiet --no-trunc")
+    assert f"--image {image.id}" in said.out
+    assert host.ssh(sources) == before
+    assert host.ssh("ls /var/lib/lpxdoctor | grep -c archive || true") == "0"
+
+    again = doctor("bundle", "apply", made.file, "-i", inventory)
+    assert again.status == 0, again
+    assert "lab-offline: nothing to change" in again.out
+
+
+def test_lpxdoctor_can_be_installed_from_it(made: Made, tmp_path: Path) -> None:
+    archive.unpack(made.file, tmp_path / "bundle", below="wheels/")
+    pip = (sys.executable, "-m", "pip", "--isolated", "install", "--quiet", "--dry-run", "--ignore-installed")
+    offline = ("--no-index", "--find-links", tmp_path / "bundle/wheels", "--target", tmp_path / "nowhere")
+    told = run(*pip, *offline, *wheels.options_for(OURS), "--report", "-", "lpxdoctor")
+    names = {row["metadata"]["name"] for row in json.loads(told)["install"]}
+    assert {"lpxdoctor", "ansible-core", "ansible-runner", "msgspec"} <= names
