@@ -1,0 +1,87 @@
+"""The NVIDIA driver's packages on a host: what dpkg or rpm says in; name, version and hold of each out."""
+
+# Runs on the managed host: the standard library of Python 3.9 (RHEL 9's) alone.
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+# The packages whose version must be the kernel module's. Debian's nvidia-persistenced, nvidia-modprobe and the
+# *-common ones go their own way, and so do the Container Toolkit's and CUDA's.
+OF_DRIVER = re.compile(
+    r"(?:libcuda1|libcuda-\w+|libnvidia-(?:ml1|ptxjitcompiler1|cfg1|compute|decode|encode|nscq|gl|extra|fbc1|cfg1-[\w-]+)"
+    r"|nvidia-(?:driver|dkms|kernel-(?:dkms|open-dkms|source|support)|open-kernel-dkms|utils|compute-utils|headless|smi"
+    r"|fabricmanager|fabric-manager|imex|open)|cuda-drivers|kmod-nvidia|dkms-nvidia)(?:-[\w.-]+)?"
+)
+NOT_DRIVER = re.compile(r"nvidia-driver-(?:pinning|assistant|local-repo)|nvidia-open-\w*repo")
+# Their versions are the kernel's too, so that they cannot be compared; they are held with the others.
+MODULES = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-[\w.-]+")
+UPSTREAM = re.compile(r"(?:^|:)(\d{3}\.\d+(?:\.\d+)?)")
+Package = dict[str, Any]
+
+
+def upstream(version: str) -> str:
+    """Return the driver version in a package's version, "" where it has none."""
+    match = UPSTREAM.search(version)
+    return match[1] if match else ""
+
+
+def of_driver(name: str, version: str) -> bool:
+    """Tell whether a package's version must be the kernel module's."""
+    return bool(OF_DRIVER.fullmatch(name) and upstream(version) and not NOT_DRIVER.match(name))
+
+
+def to_hold(packages: dict[str, Package]) -> list[str]:
+    """Return the names of those that no automatic upgrade may move: the driver's, and Ubuntu's modules of it."""
+    return sorted(n for n, package in packages.items() if of_driver(n, package["version"]) or MODULES.fullmatch(n))
+
+
+def version(packages: dict[str, Package]) -> str:
+    """Return the driver version that most packages are of, "" where there are none."""
+    rows = ((name.partition(":")[0], package["version"]) for name, package in packages.items())
+    counted = Counter(upstream(there) for name, there in rows if of_driver(name, there))
+    return counted.most_common(1)[0][0] if counted else ""
+
+
+def installed() -> dict[str, Package]:
+    """Return {name: {version, held}} of the packages about NVIDIA's driver, whichever package manager is here."""
+    return dpkg() if shutil.which("dpkg-query") else rpm()
+
+
+def dpkg() -> dict[str, Package]:
+    """Return what dpkg has installed; of a foreign architecture with it in the name."""
+    form = "${Package}\t${Architecture}\t${Version}\t${db:Status-Abbrev}\n"
+    said = _said("dpkg-query", "-W", "-f", form, "*nvidia*", "libcuda*", "cuda-drivers*", "nvlsm")
+    native = _said("dpkg", "--print-architecture").strip()
+    rows = [line.split("\t") for line in said.splitlines()]
+    return {
+        name if arch in (native, "all") else f"{name}:{arch}": {"version": version, "held": state.startswith("h")}
+        for name, arch, version, state in rows
+        if state[1:2] in ("i", "U", "F", "H", "W", "T")  # the others are states of an interrupted run
+    }
+
+
+def rpm() -> dict[str, Package]:
+    """Return what rpm has installed; held where versionlock names it."""
+    form = "%{NAME}\t%{VERSION}-%{RELEASE}\n"
+    said = _said("rpm", "-qa", "--qf", form, "*nvidia*", "cuda-drivers*", "libnvidia*", "nvlsm")
+    locked = locks()
+    rows = [line.split("\t") for line in said.splitlines() if "\t" in line]
+    return {
+        name: {"version": version, "held": any(re.match(rf"{re.escape(name)}-\d", line) for line in locked)}
+        for name, version in rows
+    }
+
+
+def locks() -> list[str]:
+    """Return the lines of dnf's versionlock."""
+    file = Path("/etc/dnf/plugins/versionlock.list")
+    return [line.strip() for line in file.read_text().splitlines() if line.strip()] if file.is_file() else []
+
+
+def _said(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
