@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +13,7 @@ from lpxdoctor.report.curves import Chart, Line, beside
 
 _HEADS = "at\nonce|TTFT\np50|\np95|TPOT\np50|\np95|tokens\n/s|of\nceiling|\nKV|client\nerror|"
 _LEAST_FOR_CURVES = 3
+_LEAST_WIDTH = 20
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,12 @@ def render(profile: Profile, console: Console) -> None:
 
 def _print(line: Text, console: Console) -> None:
     """Print a line, wrapped to its own indent; what a server said may hold signs that the terminal has not."""
-    plain = line.plain.encode(console.encoding, "replace").decode(console.encoding)
+    plain = line.plain.rstrip().encode(console.encoding, "replace").decode(console.encoding)
     indent = len(plain) - len(plain.lstrip(" "))
-    console.print(Padding(Text(plain[indent:], line.style), (0, 0, 0, indent), expand=False), highlight=False)
+    for part in Text(plain[indent:], line.style).wrap(console, max(_LEAST_WIDTH, console.width - indent)):
+        part.rstrip()
+        part.pad_left(indent)
+        console.print(part, highlight=False, soft_wrap=True)
 
 
 def _signs(console: Console) -> _Signs:
