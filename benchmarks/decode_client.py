@@ -6,8 +6,8 @@
 
 The truth server is a program `PATH PORT TTFT_US ITL_US TOKENS_PER_CHUNK spread|sync|fast` that streams completions on
 an absolute schedule and answers GET /stats?reset with what it really did (TTFT and inter-chunk percentiles in ms,
-tokens, chunks, span_s, first_req_real). Every error is against what happened in that very run, over all its requests. Without
---peers only this client is judged. The exit status is 1 when a goal is missed.
+tokens, chunks, span_s, first_req_real). Every error is against what happened in that very run, over all its requests.
+Without --peers only this client is judged. The exit status is 1 when a goal is missed.
 """
 
 import argparse

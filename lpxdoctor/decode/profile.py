@@ -237,6 +237,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: CeilingBasis | None = None
     notes: tuple[str, ...] = ()
     name: str | None = None  # as --name gave it
+    api: str | None = None  # the path that requests went to, below the target; None in profiles of 0.1
     evidence: str | None = None  # the beginning of the SHA-256 of what `collect` saw of the engine's host
     pooled_variance: dict[str, RunVariance] | None = None  # by metric; None where no rung was repeated
 
