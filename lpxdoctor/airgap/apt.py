@@ -68,7 +68,7 @@ class Root:
     def _env(self) -> dict[str, str]:
         return {"APT_CONFIG": str(self.directory / "apt.conf")}
 
-    def prepare(self, sources: Sequence[Source]) -> None:
+    def prepare(self, sources: Sequence[Source], preferences: Sequence[str] = ()) -> None:
         """Fetch what the sources have; SetupError where one does not answer or is not signed by its key."""
         for place in (
             *("etc/apt.conf.d", "etc/preferences.d", "etc/none.d"),
@@ -80,6 +80,7 @@ class Root:
         (self.directory / "apt.conf").write_text(own + _reach(), encoding="utf-8")
         lines = "".join(f"{source.line(self.target.architecture)}\n" for source in sources)
         (self.directory / "etc/sources.list").write_text(lines, encoding="utf-8")
+        (self.directory / "etc/preferences.d/own").write_text("\n".join(preferences), encoding="utf-8")
         # Without the option, a source that does not answer is only a warning, and packages would be missing.
         said_by(
             ("apt-get", "update", "--quiet", "--option", "APT::Update::Error-Mode=any"),
@@ -87,8 +88,8 @@ class Root:
             env=self._env,
         )
 
-    def fetch(self, names: Sequence[str], directory: Path) -> tuple[Item, ...]:
-        """Download packages with all that they depend on.
+    def fetch(self, names: Sequence[str], optional: Sequence[str], directory: Path) -> tuple[Item, ...]:
+        """Download packages with all that they depend on, optional ones where a source has them.
 
         Returns:
             One item for each file, sorted by file name.
@@ -97,9 +98,15 @@ class Root:
             UsageError: a name is no package of the target.
             SetupError: the dependencies cannot be met, or a download failed.
         """
-        self._refuse_unknown(names)
+        unknown = self._unknown(names)
+        if unknown:
+            raise UsageError(
+                f"{self.target.name} has no package {', '.join(unknown)}.\n"
+                "Correct the name, or name the repository that has it in a mirror_apt_* variable: --vars FILE"
+            )
+        left = self._unknown(optional)
         what = f"What {', '.join(names)} depend on could not be had for {self.target.name}"
-        install = ("apt-get", "install", "--quiet", *names)
+        install = ("apt-get", "install", "--quiet", *names, *(name for name in optional if name not in left))
         listed = said_by((*install, "--print-uris"), what, env=self._env)
         urls = {found["file"]: found["url"] for found in _URI.finditer(listed)}
         said_by((*install, "--download-only"), what, env=self._env)
@@ -117,16 +124,14 @@ class Root:
             items.append(Item(name=name, version=unquote(version), file=f"{directory.name}/{file}", source=url))
         return tuple(items)
 
-    def _refuse_unknown(self, names: Sequence[str]) -> None:
-        told = said_by(("apt-cache", "madison", *names), "apt-cache did not answer", env=self._env)
+    def _unknown(self, names: Sequence[str]) -> list[str]:
+        """Return the names that no source has; which version of one is to be had is apt's to judge."""
+        if not names:
+            return []
+        plain = [name.partition("=")[0] for name in names]
+        told = said_by(("apt-cache", "madison", *plain), "apt-cache did not answer", env=self._env)
         known = {line.partition("|")[0].strip() for line in told.splitlines()}
-        # VERSION or a virtual package is apt's to judge.
-        unknown = [name for name in names if name.partition("=")[0] not in known and not self._is_provided(name)]
-        if unknown:
-            raise UsageError(
-                f"{self.target.name} has no package {', '.join(unknown)}.\n"
-                "Correct the name, or name the repository that has it in a mirror_apt_* variable: --vars FILE"
-            )
+        return [name for name in plain if name not in known and not self._is_provided(name)]
 
     def _is_provided(self, name: str) -> bool:
         told = said_by(("apt-cache", "showpkg", name), "apt-cache did not answer", env=self._env)

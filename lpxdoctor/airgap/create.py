@@ -1,6 +1,7 @@
 """Make a bundle: a target and what is wanted in; one archive with everything that it needs, and its manifest, out."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -19,6 +20,8 @@ from lpxdoctor.airgap.target import Target
 from lpxdoctor.airgap.words import plan
 from lpxdoctor.errors import SetupError, UsageError
 
+# Not to be carried about: to be given again where the bundle is applied.
+_SECRET = re.compile("password|secret|token")
 # What Ansible's own modules import on a host: apt's, and Docker's.
 _FOR_MODULES = ("python3-apt", "python3-requests")
 
@@ -29,6 +32,7 @@ class Wanted:
 
     target: Target
     words: tuple[str, ...] = ()  # playbooks
+    kernels: tuple[str, ...] = ()  # releases, which the playbook driver needs to know
     packages: tuple[str, ...] = ()  # by name, NAME=VERSION for one version
     images: tuple[str, ...] = ()
     variables: Mapping[str, Any]  # of the roles
@@ -69,13 +73,13 @@ def create(wanted: Wanted, output: Path, on_step: Callable[[str], None]) -> Made
 def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_step: Callable[[str], None]) -> Manifest:
     target = wanted.target
     place = galaxy.ensure()
-    planned = plan(wanted.words, target, wanted.variables, place)
+    planned = plan(wanted.words, target, wanted.kernels, wanted.variables, place)
     names = (*_FOR_MODULES, *planned.packages, *wanted.packages)
     on_step(f"Read the package lists of {target.name}")
     root = apt.Root(work / "apt", target)
-    root.prepare(sources.of(target, planned.repositories, wanted.variables, work))
+    root.prepare(sources.of(target, planned.repositories, wanted.variables, work), planned.preferences)
     on_step("Download packages")
-    packages = root.fetch(tuple(dict.fromkeys(names)), content / "packages")
+    packages = root.fetch(tuple(dict.fromkeys(names)), planned.optional, content / "packages")
     apt.write_index(content / "packages", format_datetime(created, usegmt=True))
     on_step(f"Download lpxdoctor and its wheels for Python {target.python}")
     found_wheels = wheels.fetch(target, content / "wheels", work, int(created.timestamp()))
@@ -84,12 +88,13 @@ def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_s
     for reference in wanted.images:
         on_step(f"Save the image {reference}")
     saved = images.fetch(wanted.images, target, content / "images")
+    given = {**planned.variables, **wanted.variables}
     return Manifest(
         created=created.isoformat(timespec="seconds"),
         lpxdoctor=__version__,
         target=msgspec.convert(target, System, from_attributes=True),
         words=wanted.words,
-        variables=dict(wanted.variables),
+        variables={name: value for name, value in given.items() if not _SECRET.search(name)},
         install=wanted.packages,
         packages=packages,
         wheels=found_wheels,

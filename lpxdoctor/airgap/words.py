@@ -1,14 +1,14 @@
 """What playbooks install: their words, a target and the roles' variables in; package names and repositories out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lpxdoctor import inventory, playbook
 from lpxdoctor.airgap.target import Target
 from lpxdoctor.deploy import failures
-from lpxdoctor.errors import SetupError
+from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.playbook import State, TaskEvent
 
 WORDS = ("boot", "driver", "container")  # in the order of site.yml
@@ -29,37 +29,62 @@ class Plan:
     """What is to be fetched for some playbooks."""
 
     packages: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()  # taken where a repository has them
     repositories: tuple[Repository, ...] = ()
+    preferences: tuple[str, ...] = ()  # of apt: which of several versions
+    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what was chosen, to be told to the roles
 
 
-def plan(words: Sequence[str], target: Target, variables: Mapping[str, Any], collections: Path) -> Plan:
+def plan(
+    words: Sequence[str], target: Target, kernels: Sequence[str], variables: Mapping[str, Any], collections: Path
+) -> Plan:
     """Return what the roles themselves say that they would install on the target with these variables.
 
+    Args:
+        words: the roles.
+        target: the system of the hosts.
+        kernels: releases, as uname -r says; the running one first.
+        variables: of the roles.
+        collections: as playbook.run takes it.
+
     Raises:
+        UsageError: the role driver is asked and no kernel is known.
         SetupError: a role could not say it.
     """
     if not words:
         return Plan()
+    if "driver" in words and not kernels:
+        raise UsageError(
+            "For which kernels?\nThe driver's module needs headers of each: --kernel RELEASE, as uname -r says there."
+        )
     told: list[Mapping[str, Any]] = []
 
     def on_event(event: TaskEvent) -> None:
         if event.task == ANSWER and event.state is State.OK:
             told.append(event.result["msg"])
 
-    given = {"all": {"vars": {**variables, "bundle_words": list(words), "bundle_facts": _facts(target)}}}
+    asked = {"bundle_words": list(words), "bundle_facts": _facts(target), "bundle_kernels": list(kernels)}
+    given = {"all": {"vars": {**variables, **asked}}}
     outcome = playbook.run(
         "bundle_plan", [inventory.local(), given], collections=collections, on_event=on_event, limit_s=_LIMIT_S
     )
     if outcome.failed or len(told) != len(words):
         why = "\n".join(failures.explain(events, host) for host, events in outcome.failed.items())
         raise SetupError(f"What {', '.join(words)} install on {target.name} could not be told:\n{why}")
+    return _plan(told, target)
+
+
+def _plan(told: Sequence[Mapping[str, Any]], target: Target) -> Plan:
     return Plan(
         packages=tuple(dict.fromkeys(name for one in told for name in one["packages"])),
+        optional=tuple(dict.fromkeys(name for one in told for name in one.get("optional", ()))),
         repositories=tuple(
             Repository(line=source["line"].replace("$(ARCH)", target.architecture), key_url=source["key"])
             for one in told
             for source in one["sources"]
         ),
+        preferences=tuple(one["preferences"] for one in told if one.get("preferences")),
+        variables={name: value for one in told for name, value in one.get("variables", {}).items()},
     )
 
 

@@ -31,6 +31,7 @@ def command() -> None:
 @click.option(
     "--package", "packages", multiple=True, metavar="NAME[=VERSION]", help="One more package; may be repeated."
 )
+@click.option("--kernel", "kernels", multiple=True, metavar="RELEASE", help="As uname -r says there; may be repeated.")
 @click.option("--image", "images", multiple=True, metavar="NAME", help="A container image; may be repeated.")
 @click.option("--variant", "variants", multiple=True, help="The image of a pinned engine of images/vllm.toml.")
 @click.option("--vars", "variables", type=click.Path(path_type=Path), metavar="FILE", help="Variables of the roles.")
@@ -40,6 +41,7 @@ def create(
     target: str,
     output: Path | None,
     packages: tuple[str, ...],
+    kernels: tuple[str, ...],
     images: tuple[str, ...],
     variants: tuple[str, ...],
     variables: Path | None,
@@ -58,6 +60,7 @@ def create(
         target=system,
         words=tuple(word for word in WORDS if word in words) if words or packages else WORDS,
         packages=tuple(dict.fromkeys(packages)),
+        kernels=tuple(dict.fromkeys(kernels)),
         images=(*images, *(_reference(name) for name in variants)),
         variables=read(variables) if variables else {},
     )
