@@ -160,6 +160,8 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
         while _lives(process) and time.monotonic() < deadline:
             time.sleep(0.1)
         deadline = time.monotonic() + _KILL_S
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_S)
 
 
 def _lives(process: subprocess.Popen[bytes]) -> bool:

@@ -39,6 +39,9 @@ class Measuring:
             answers = asked(there.endpoint, there.model.id, self.prompts, self.hooks.is_stopped)
             known = self._with_record(there, settings)
             profile = measure(known, self.plan, sampler, self.hooks, self.on_rung)
+            if profile is not None and not profile.is_valid and not self.hooks.is_stopped():
+                # Once more: what disturbed it is mostly over, and to start the engine again would cost minutes.
+                profile = measure(known, self.plan, sampler, self.hooks, self.on_rung)
         if profile is None or profile.interrupted or self.hooks.is_stopped():
             return None
         if there.deployment is None:

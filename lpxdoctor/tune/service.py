@@ -59,11 +59,11 @@ class Service(Protocol):
         """What its own arguments tell."""
         ...
 
-    def arguments(self, settings: Settings) -> tuple[str, ...] | None:
+    def arguments(self, settings: Settings, /) -> tuple[str, ...] | None:
         """Return the whole command line with the settings, None where a record of the deployment has it."""
         ...
 
-    def running(self, settings: Settings, is_stopped: Callable[[], bool]) -> AbstractContextManager[str]:
+    def running(self, settings: Settings, is_stopped: Callable[[], bool], /) -> AbstractContextManager[str]:
         """Start it with the settings, yield the URL or deployment to measure, and end what was started for that.
 
         Raises:

@@ -1,0 +1,149 @@
+"""Candidates follow from model, GPU, engine version and what was measured; what is not tried says why."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lpxdoctor.decode.profile import Profile
+from lpxdoctor.errors import UsageError
+from lpxdoctor.tune.candidates import RULES, Candidate, Situation, candidates, checked_steps, unlike
+from lpxdoctor.tune.service import Settings
+from tests.decode.servers import Server, measured
+from tests.sizing.test_plan import QWEN, made, model
+
+H200, A10 = made(QWEN, "NVIDIA H200"), made(QWEN, "NVIDIA A10")
+
+
+def profile(version: str | None = "0.25.1", lumps: float = 1.0, *at: int) -> Profile:
+    found = measured(Server(concurrencies=at or (1, 32)), 1)
+    rungs = tuple(msgspec.structs.replace(rung, tokens_per_chunk=lumps) for rung in found.rungs)
+    engine = msgspec.structs.replace(found.engine, version=version)
+    return msgspec.structs.replace(found, rungs=rungs, engine=engine, input_len=128)
+
+
+def found(flags: Mapping[str, str] | None = None, **changes: Any) -> dict[str, list[Candidate]]:
+    """Return the candidates by step."""
+    given: dict[str, Any] = {"first": profile(), "plan": H200, **changes}
+    answer: dict[str, list[Candidate]] = {}
+    for one in candidates(Situation(flags=flags or {}, **given)):
+        answer.setdefault(one.step, []).append(one)
+    return answer
+
+
+def added(step: list[Candidate]) -> list[tuple[str, ...]]:
+    return [one.settings.added for one in step if not one.skipped]
+
+
+def skipped(step: list[Candidate]) -> str:
+    (one,) = step
+    return one.skipped
+
+
+def test_what_moves_most_bytes_is_first_and_every_one_has_a_reason() -> None:
+    steps = found()
+    assert next(iter(steps)) == "weights"
+    assert added(steps["weights"]) == [("--quantization", "fp8")]
+    assert "NVIDIA H200 computes in fp8: 1.86" in steps["weights"][0].reason
+    assert added(steps["kv-cache"]) == [("--kv-cache-dtype", "fp8")]
+    assert all(bool(one.reason) != bool(one.skipped) for step in steps.values() for one in step)
+    assert set(steps) == set(RULES) - {"given"}
+
+
+def test_nothing_is_tried_that_the_gpu_does_not_compute_or_the_checkpoint_is_not() -> None:
+    ampere = found(plan=A10)
+    assert "no better than bf16" in skipped(ampere["weights"])
+    assert "no format below 16 bit" in skipped(ampere["kv-cache"])
+    awq = {"quant_method": "awq", "bits": 4}
+    stored = found(plan=made(model("QWEN_25_7B", quantization_config=awq), "NVIDIA H200"))
+    assert "stored as int4" in skipped(stored["weights"])
+    assert "--quantization awq" in skipped(found({"--quantization": "awq"})["weights"])
+
+
+def test_without_a_plan_what_needs_one_says_so() -> None:
+    steps = found(plan="no GPU answers")
+    assert skipped(steps["weights"]) == skipped(steps["kv-cache"]) == "no GPU answers"
+    assert "no GPU answers" in skipped(steps["sequences"])
+
+
+@pytest.mark.parametrize(
+    ("step", "version", "said"),
+    [
+        ("scheduling", "0.25.1", "does so by itself, since 0.14.0"),
+        ("scheduling", "0.9.2", "does not know it; 0.10.0 does"),
+        ("scheduling", None, "version is not known"),
+        ("performance-mode", "0.16.0", "does not know it; 0.17.0 does"),
+    ],
+)
+def test_what_a_version_does_not_know_or_does_by_itself_is_skipped(step: str, version: str | None, said: str) -> None:
+    assert said in skipped(found(first=profile(version))[step])
+
+
+def test_what_a_version_knows_is_tried() -> None:
+    assert added(found(first=profile("0.12.0+cu129"))["scheduling"]) == [("--async-scheduling",)]
+    assert added(found()["performance-mode"]) == [("--performance-mode", "interactivity")]
+    many = found(first=profile("0.25.1", 1.0, 256))
+    assert added(many["performance-mode"]) == [("--performance-mode", "throughput")]
+
+
+def test_flags_that_slow_the_engine_down_are_taken_away() -> None:
+    steps = found({"--enforce-eager": "", "--no-async-scheduling": ""})
+    assert [one.settings.removed for one in steps["compilation"]] == [("--enforce-eager",)]
+    assert [one.settings.removed for one in steps["scheduling"]] == [("--no-async-scheduling",)]
+
+
+def test_a_front_end_that_lags_gets_help() -> None:
+    assert "keeps up" in skipped(found()["front-end"])
+    lagging = found(first=profile("0.25.1", 11.7))["front-end"]
+    assert added(lagging) == [("--api-server-count", "4"), ("--stream-interval", "4")]
+    assert "11.7 tokens at a time" in lagging[0].reason
+
+
+def test_limits_of_a_step_are_raised_where_they_are_reached() -> None:
+    steps = found({"--max-num-seqs": "16", "--max-num-batched-tokens": "2048"})
+    assert added(steps["sequences"]) == [("--max-num-seqs", "32")]
+    assert added(steps["tokens-a-step"]) == [("--max-num-batched-tokens", "4096"), ("--max-num-batched-tokens", "1024")]
+    assert "fit one step of 8192" in skipped(found()["tokens-a-step"])
+    assert "1024 may run at once" in skipped(found()["sequences"])
+
+
+def test_the_prefix_cache_stays_unless_prompts_are_said_to_be_unique() -> None:
+    assert "--unique-prompts" in skipped(found()["prefix-cache"])
+    assert added(found(unique_prompts=True)["prefix-cache"]) == [("--no-enable-prefix-caching",)]
+
+
+def tokenizer(directory: Path, **vocabulary: int) -> str:
+    directory.mkdir()
+    (directory / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": []}))
+    return str(directory)
+
+
+def test_a_draft_must_have_the_same_tokenizer(tmp_path: Path) -> None:
+    one, same, other = (
+        tokenizer(tmp_path / name, **vocabulary)
+        for name, vocabulary in (("one", {"a": 0, "b": 1}), ("same", {"b": 1, "a": 0}), ("other", {"a": 1, "b": 0}))
+    )
+    assert unlike(one, same) == ""
+    assert "another tokenizer" in unlike(one, other)
+    assert "cannot be read" in unlike(one, str(tmp_path / "none"))
+    assert "does not tell the model" in unlike(None, same)
+    tried = found(model=one, speculate=("ngram", same, other))["speculation"]
+    configs = [json.loads(words[1]) for words in added(tried)]
+    assert [config.get("method", config.get("model")) for config in configs] == ["ngram", same]
+    assert "another tokenizer" in tried[2].skipped
+    assert "--speculate" in skipped(found()["speculation"])
+
+
+def test_what_was_typed_comes_first_each_as_a_step_of_its_own() -> None:
+    steps = found(given=(Settings(("--x",)), Settings(("--y", "1"))))
+    assert list(steps)[:2] == ["given 1", "given 2"]
+
+
+def test_steps_are_chosen_by_name() -> None:
+    assert checked_steps(()) == tuple(RULES)
+    assert checked_steps(("weights",)) == ("weights",)
+    with pytest.raises(UsageError, match=r"no such step\. There are: given, weights"):
+        checked_steps(("wieghts",))

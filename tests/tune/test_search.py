@@ -1,0 +1,180 @@
+"""The search keeps what is faster and sound, one variable at a time, and stops, ends and goes on as it should."""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lpxdoctor import policy
+from lpxdoctor.decode.profile import Profile
+from lpxdoctor.errors import UsageError
+from lpxdoctor.tune import state as kept
+from lpxdoctor.tune.accuracy import Answers
+from lpxdoctor.tune.candidates import Candidate
+from lpxdoctor.tune.completions import Said
+from lpxdoctor.tune.search import Run, descend, first
+from lpxdoctor.tune.service import Hints, NotStartedError, Settings, StoppedError
+from lpxdoctor.tune.state import State
+from tests.decode.servers import Server, measured
+
+SOUND = Answers((Said(("a", "b"), (-0.1, -0.1)),), (Said(("x", "y"), (-2.0, -2.0)),))
+WRONG = Answers((Said(("q", "r"), (-0.1, -0.1)),), (Said(("x", "y"), (-4.0, -4.0)),))
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@dataclass
+class Simulated:
+    """An engine whose speed is a product of its flags': a time below 1 is faster. Each start takes minutes_each."""
+
+    times: Mapping[str, float]
+    broken: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    stops_at: str = ""
+    name: str = "simulated"
+    hints: Hints = field(default_factory=Hints)
+    starts: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    minutes_each: float = 1.0
+    now: float = 0.0
+
+    def arguments(self, _settings: Settings) -> None:
+        return None
+
+    @contextmanager
+    def running(self, settings: Settings, _is_stopped: Callable[[], bool]) -> Generator[str]:
+        self.starts.append(settings.added)
+        self.now += 60 * self.minutes_each
+        if self.stops_at in settings.added:
+            raise StoppedError("Interrupted while the engine started.")
+        if set(settings.added) & set(self.broken):
+            raise NotStartedError("it ended with status 1: ValueError: no")
+        yield "http://simulated"
+
+    def restored(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def measure(self, _where: str, settings: Settings, /) -> tuple[Profile, Answers]:
+        slower = 1.0
+        for flag in settings.added:
+            slower *= self.times.get(flag, 1.0)
+        profile = measured(Server(request=0.02, slower=slower - 1, concurrencies=(1, 32)), len(self.starts))
+        rungs = tuple(
+            msgspec.structs.replace(rung, output_tokens_per_s=200 * rung.concurrency / slower) for rung in profile.rungs
+        )
+        answers = WRONG if set(settings.added) & set(self.wrong) else SOUND
+        return msgspec.structs.replace(profile, rungs=rungs), answers
+
+
+def run_of(engine: Simulated, budget_min: float = 60) -> Run:
+    return Run(
+        service=engine,
+        measured=engine.measure,
+        policy=policy.load(),
+        budget_s=budget_min * 60,
+        is_stopped=lambda: False,
+        tell=lambda _line: None,
+        clock=lambda: engine.now,
+        began=0.0,
+    )
+
+
+def wanted(*flags: str, step: str = "") -> list[Candidate]:
+    return [Candidate(step=step or flag, settings=Settings((flag,)), reason="why not") for flag in flags]
+
+
+def tuned(engine: Simulated, candidates: list[Candidate], budget_min: float = 60) -> State:
+    run = run_of(engine, budget_min)
+    begun = first(run, "this")
+    assert begun is not None
+    return descend(run, begun, candidates)
+
+
+def outcomes(state: State) -> list[str]:
+    return [row.outcome for row in state.rows]
+
+
+def test_gains_add_up_and_what_gains_nothing_is_left() -> None:
+    engine = Simulated({"--a": 0.7, "--b": 1.0, "--c": 0.9})
+    state = tuned(engine, wanted("--a", "--b", "--c"))
+    assert outcomes(state) == ["as found", "kept", "no gain", "kept"]
+    assert state.settings().added == ("--a", "--c")
+    assert engine.starts == [(), ("--a",), ("--a", "--b"), ("--a", "--c")]
+    assert state.rows[1].gain == pytest.approx(1 / 0.7 - 1, abs=0.03)
+    assert state.finished
+
+
+def test_the_best_value_of_a_variable_is_kept() -> None:
+    engine = Simulated({"--x": 0.9, "--y": 0.7, "--z": 0.8})
+    state = tuned(engine, wanted("--x", "--y", "--z", step="one"))
+    assert outcomes(state) == ["as found", "kept", "kept", "no gain"]
+    assert state.settings().added == ("--y",)
+    assert engine.starts[-1] == ("--z",)
+
+
+def test_a_fast_wrong_answer_loses() -> None:
+    state = tuned(Simulated({"--fast": 0.5}, wrong=("--fast",)), wanted("--fast"))
+    assert outcomes(state) == ["as found", "inaccurate"]
+    assert "perplexity rose" in state.rows[1].why
+    assert state.settings() == Settings()
+
+
+def test_one_that_does_not_start_is_a_row_and_not_the_end() -> None:
+    state = tuned(Simulated({"--b": 0.7}, broken=("--a",)), wanted("--a", "--b"))
+    assert outcomes(state) == ["as found", "did not start", "kept"]
+    assert "ValueError: no" in state.rows[1].why
+
+
+def test_it_stops_when_nothing_gains_any_more() -> None:
+    engine = Simulated({})
+    state = tuned(engine, wanted("--a", "--b", "--c", "--d", "--e"))
+    assert outcomes(state) == ["as found", "no gain", "no gain", "no gain", "not tried", "not tried"]
+    assert "the last 3 steps gained nothing" in state.rows[-1].why
+    assert state.finished
+
+
+def test_it_stays_within_its_budget() -> None:
+    engine = Simulated({"--a": 0.7}, minutes_each=10)
+    state = tuned(engine, wanted("--a", "--b", "--c"), budget_min=35)
+    assert outcomes(state) == ["as found", "kept", "no gain", "not tried"]
+    assert engine.now <= 35 * 60
+    assert "budget of 35 min" in state.rows[-1].why
+
+
+def test_what_is_skipped_is_a_row_with_its_reason() -> None:
+    none = Candidate(step="s", skipped="no GPU answers")
+    state = tuned(Simulated({}), [none])
+    assert [(row.outcome, row.why) for row in state.rows[1:]] == [("skipped", "no GPU answers")]
+
+
+def test_an_interrupted_run_goes_on_where_it_was() -> None:
+    engine = Simulated({"--a": 0.7, "--c": 0.8}, stops_at="--b")
+    state = tuned(engine, wanted("--a", "--b", "--c"))
+    assert (outcomes(state), state.finished) == (["as found", "kept"], False)
+    engine = replace(engine, stops_at="", starts=[])
+    state = descend(run_of(engine), kept.load("this"), wanted("--a", "--b", "--c"))
+    assert outcomes(state) == ["as found", "kept", "no gain", "kept"]
+    assert engine.starts == [("--a", "--b"), ("--a", "--c")]
+    with pytest.raises(UsageError, match="was finished"):
+        kept.load("this")
+
+
+def test_there_must_be_something_to_resume() -> None:
+    with pytest.raises(UsageError, match="nothing to resume"):
+        kept.load("that")
+    kept.file_of("that").write_text("{")
+    with pytest.raises(UsageError, match="cannot be read"):
+        kept.load("that")
+
+
+def test_an_engine_as_found_that_was_stopped_leaves_nothing() -> None:
+    def stopped(_where: str, _settings: Settings, /) -> None:
+        return None
+
+    assert first(replace(run_of(Simulated({})), measured=stopped), "that") is None
+    assert not kept.file_of("that").exists()
