@@ -13,7 +13,7 @@ from lpxdoctor import bundled
 # The order of site.yml, which holds until a check's chain says otherwise: each needs what those before it set up.
 ORDER = ("boot", "driver", "container", "engine")
 INTERRUPTS, REBOOT, ALWAYS = "interrupts", "reboot", "always"
-_TEMPLATE = re.compile(r"\s*\{\{.*?\}\}")
+_TEMPLATE = re.compile(r"\{\{.*?\}\}")  # known on the host only
 _INCLUDES = ("import_tasks", "include_tasks", "import_role", "include_role")
 # What looks, says or refuses changes nothing, so a plan does not name it.
 _LOOKS = ("debug", "assert", "fail", "set_fact", "stat", "slurp", "meta", "include_vars", "setup", "pause", "wait_for")
@@ -80,7 +80,7 @@ def _tasks(root: Path, place: Path, items: Sequence[Mapping[str, Any]], tags: fr
             yield from _included(root, place, how, target, tags, own)
         else:
             told = own | _handlers(place.parent, item)
-            yield Task(_TEMPLATE.sub("", str(item.get("name", ""))), told, changes=_changes(item))
+            yield Task(_TEMPLATE.sub("...", str(item.get("name", ""))), told, changes=_changes(item))
 
 
 def _keys(module: str) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def load(host: str) -> Record | None:
 def hosts() -> tuple[str, ...]:
     """Return the hosts that have a record, sorted."""
     directory = deployments.state_dir() / "fix"
-    return tuple(sorted(unquote(path.name.removesuffix(".json")) for path in directory.glob("[!.]*.json")))
+    return tuple(sorted(unquote(path.name.removesuffix(".json")) for path in directory.glob("*.json")))
 
 
 def remove(host: str) -> None:

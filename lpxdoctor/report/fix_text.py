@@ -15,6 +15,7 @@ from lpxdoctor.fix.plan import Plan, Step
 from lpxdoctor.report.text import flowing, signs_of
 
 _NAMES_SHOWN = 4
+_CHANGES_SHOWN = 5
 
 
 def render_plan(results: Sequence[HostResult], console: Console, typed: Sequence[str], *, recorded: bool) -> None:
@@ -86,27 +87,25 @@ def _steps(plan: Plan, plans: Sequence[Plan]) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
-    grid.add_column(ratio=3)
-    grid.add_column(ratio=2)
+    grid.add_column(overflow="fold")
     work = tuple(dict.fromkeys(name for each in plans for name in each.work.running))
-    stops = Text(f"stops {_names(work)}" if work else "no GPU work seen to be interrupted")
-    number = 0
-    for step in plan.steps:
-        number += 1
-        grid.add_row(*_row(number, step, stops))
+    stops = f"stops GPU work: {_names(work)}" if work else "would stop GPU work; none is seen now"
+    rows = [_row(step, stops) for step in plan.steps]
     if plan.reboots:
-        number += 1
         ids = [id_ for step in (*plan.steps, *plan.later) for id_ in step.next_boot]
-        grid.add_row(str(number), "reboot", Text(f"where one is still found then: {', '.join(ids)}"), stops)
-    for step in plan.later:
-        number += 1
-        grid.add_row(*_row(number, step, stops))
+        rows.append(("reboot", stops, [f"only where one is still found then: {', '.join(ids)}"]))
+    rows += [_row(step, stops) for step in plan.later]
+    for number, (word, cost, changes) in enumerate(rows, 1):
+        lines = Text("\n").join([Text(cost, "yellow" if cost is stops else "green"), *map(Text, changes)])
+        grid.add_row(str(number), Text(word, "bold"), lines)
     return grid
 
 
-def _row(number: int, step: Step, stops: Text) -> tuple[str, str, Text, Text]:
-    words = stops if step.interrupts else Text("no interruption")
-    return str(number), step.playbook, Text("\n".join(step.changes) or ", ".join(step.ids)), words
+def _row(step: Step, stops: str) -> tuple[str, str, list[str]]:
+    names = list(step.changes[:_CHANGES_SHOWN]) or list(step.ids)
+    left = len(step.changes) - _CHANGES_SHOWN
+    names += [f"and {left} more tasks, which --format json names"] if left > 0 else []
+    return step.playbook, stops if step.interrupts else "no interruption", names
 
 
 def _to_type(plans: Sequence[Plan], typed: Sequence[str]) -> Iterator[RenderableType]:
