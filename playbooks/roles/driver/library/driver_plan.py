@@ -164,19 +164,23 @@ def needed_kernels(host: Host) -> tuple[list[str], list[str]]:
     return musts, [release for release in releases if release not in musts]
 
 
-def kernel_packages(host: Host, entry: Plan, source: Plan, branch: int, flavour: str) -> tuple[list[str], list[str]]:
-    """Return the packages, and the optional ones, that bring the module to every kernel: signed ones, or DKMS."""
+def module_packages(host: Host, source: Plan, branch: int, flavour: str) -> tuple[list[str], list[str]]:
+    """Return the packages, and the optional ones, that bring the module to every kernel: signed ones, or DKMS's."""
+    if not source.get("signed"):
+        return named([source["dkms"][flavour]], branch, flavour), []
     musts, others = needed_kernels(host)
-    if source.get("signed"):
-        following = [
-            one for k in kernel_flavours(host) for one in named([source["signed_following"]], branch, flavour, k=k)
-        ]
-        exact = [one for r in musts + others for one in named([source["signed"]], branch, flavour, r=r)]
-        return following, exact
-    headers = [entry["headers"].format(r=release) for release in musts]
-    optional = [entry["headers"].format(r=release) for release in others]
+    following = [
+        name for k in kernel_flavours(host) for name in named([source["signed_following"]], branch, flavour, k=k)
+    ]
+    return following, [name for r in musts + others for name in named([source["signed"]], branch, flavour, r=r)]
+
+
+def headers(host: Host, entry: Plan) -> tuple[list[str], list[str]]:
+    """Return the packages that DKMS builds with: of kernels that must get a module and those to come, of the others."""
+    musts, others = needed_kernels(host)
     following = [entry["headers_following"].format(k=kind) for kind in kernel_flavours(host)] if musts else []
-    return [*headers, *dict.fromkeys(following), *named([source["dkms"][flavour]], branch, flavour)], optional
+    exact = [entry["headers"].format(r=release) for release in musts]
+    return [*exact, *dict.fromkeys(following)], [entry["headers"].format(r=release) for release in others]
 
 
 def aligned(host: Host, branch: int, version: str) -> dict[str, str]:
@@ -211,7 +215,6 @@ def plan(given: Plan) -> Plan:
     source.update(source["plain"] if plain else {})
     if wishes["modules"] == "dkms":
         source.pop("signed", None)
-    modules, exact = kernel_packages(host, entry, source, branch, flavour)
     system = host["distribution"]
     places = {"distribution": system["id"], "version": system["version"].replace(".", "")}
     return {
@@ -223,30 +226,33 @@ def plan(given: Plan) -> Plan:
         "repository": entry["repository"].format(**places),
         "components": source.get("components", []),
         "stream": named([source["streams"][flavour]], branch, flavour)[0] if "streams" in source else "",
-        **packages(host, source, wishes, branch, flavour, modules),
-        "optional": [*exact, *source.get("optional", [])],
+        **packages(host, entry, source, wishes, branch, flavour),
         "fabric": fabric_packages(source, fabric, branch, flavour),
         "fabric_needed": fabric,
         "subnet_manager": source["subnet_manager"] if fabric == "subnet-manager" else [],
     }
 
 
-def packages(host: Host, source: Plan, wishes: Plan, branch: int, flavour: str, modules: list[str]) -> Plan:
-    """Return what to install and what to remove by exact name; nothing new beside a whole driver of another make-up."""
-    wanted = [*named(source["packages"], branch, flavour), *modules]
+def packages(host: Host, entry: Plan, source: Plan, wishes: Plan, branch: int, flavour: str) -> Plan:
+    """Return what to install, and what to remove by exact name; a whole driver of another make-up is left alone."""
+    modules, exact = module_packages(host, source, branch, flavour)
+    wanted, optional = [*named(source["packages"], branch, flavour), *modules], [*exact, *source.get("optional", [])]
     there = host["packages"]
     of_branch = [name for name, one in there.items() if upstream(one["version"]).split(".")[0] == str(branch)]
     others = sorted(n for n in there if MODULE.fullmatch(n) and is_open(n) != (flavour == "open"))
     module = [n for n in there if MODULE.fullmatch(n) and n not in others]
     whole = bool(module) and any(LIBRARY.fullmatch(name) for name in of_branch)
     if whole and not set(module) & set(wanted):
-        wanted = [name for name in wanted if "headers" in name or "devel" in name]
+        wanted, optional = module, []
+    if any("dkms" in name.replace("no-dkms", "") for name in wanted):
+        needed, older = headers(host, entry)
+        wanted, optional = [*needed, *wanted], [*older, *optional]
     moved = aligned(host, branch, str(wishes["version"]))
+    join = "-" if "streams" in source else "="
     return {
         "install": [spec(name, source, wishes, branch) for name in wanted if name not in moved],
-        "align": [
-            f"{name}={version}" if "streams" not in source else f"{name}-{version}" for name, version in moved.items()
-        ],
+        "optional": optional,
+        "align": [f"{name}{join}{version}" for name, version in moved.items()],
         "remove": others,
     }
 
@@ -266,7 +272,10 @@ def fabric_packages(source: Plan, fabric: str, branch: int, flavour: str) -> lis
     if fabric == "none":
         return []
     if not source["fabric"] or (fabric == "subnet-manager" and "subnet_manager" not in source):
-        raise Refused("This source has no Fabric Manager for these NVSwitches: driver_source=nvidia.")
+        raise Refused(
+            f"There is no package of Fabric Manager for these NVSwitches in branch {branch} of this source.\n"
+            "Name another branch (driver_branch), or driver_source=nvidia."
+        )
     return named(source["fabric"], branch, flavour)
 
 
