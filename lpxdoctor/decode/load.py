@@ -7,15 +7,16 @@ event loop does not tell, and it has no need of one.
 import gc
 import selectors
 import time
-from dataclasses import dataclass
 
 from lpxdoctor.decode.clock import offset
 from lpxdoctor.decode.endpoint import Endpoint
 from lpxdoctor.decode.exchange import Exchange
 from lpxdoctor.decode.hooks import Hooks, Progress
 from lpxdoctor.decode.http import ProtocolError
+from lpxdoctor.decode.retry import least_pause_s, pause_s
 from lpxdoctor.decode.samples import Recording, Role, Sample
 from lpxdoctor.decode.schedule import Schedule
+from lpxdoctor.decode.slot import Slot
 from lpxdoctor.decode.transport import Transport, tls_maker
 from lpxdoctor.decode.watch import Watch
 from lpxdoctor.decode.workload import ChunkUsage, Workload
@@ -25,20 +26,6 @@ _TICK_S = 0.1
 # Turns are at least so far apart: with the kernel's receive times nothing is lost by reading a little later, and half
 # the work of a turn is to be woken for a single chunk.
 _TURN_NS = 500_000
-_PAUSE_AFTER_FAILURE_S = 0.2  # a server that refuses is not hammered; no latency contains this
-
-
-@dataclass
-class _Slot:
-    """One of the requests that are under way at once, with its connection."""
-
-    index: int
-    prompt: bytes
-    transport: Transport | None = None
-    exchange: Exchange | None = None
-    work: tuple[Role, int] | None = None
-    awaited_since_ns: int = 0  # 0: nothing is awaited
-    interest: int = 0  # what the selector watches its socket for
 
 
 class Loop:
@@ -62,10 +49,10 @@ class Loop:
         self._selector = selectors.DefaultSelector()
         self._counts_chunks = workload.dialect.chunk_usage is ChunkUsage.ALWAYS
         self._prompts = 0
-        self._slots = tuple(_Slot(index, self._prompt()) for index in range(concurrency))
+        self._slots = tuple(Slot(index, self._prompt()) for index in range(concurrency))
         self._samples: list[Sample] = []
         self._answered = self._failed = self._tokens = self._chunks = 0
-        self._paused: list[tuple[int, _Slot]] = []
+        self._paused: list[tuple[int, Slot]] = []
         self._working = concurrency
         self._ticked_ns = self._returned_ns = 0
 
@@ -109,7 +96,7 @@ class Loop:
         if self._watch.on:
             self._watch.turn(asked_ns, returned_ns)
         for key, mask in ready:
-            slot: _Slot = key.data
+            slot: Slot = key.data
             transport = slot.transport
             if transport is not None and transport is key.fileobj:  # not replaced earlier in this turn
                 self._serve(slot, transport, mask)
@@ -117,7 +104,7 @@ class Loop:
             self._ticked_ns = returned_ns
             self._tick(returned_ns)
 
-    def _serve(self, slot: _Slot, transport: Transport, mask: int) -> None:
+    def _serve(self, slot: Slot, transport: Transport, mask: int) -> None:
         try:
             if transport.ready and mask & selectors.EVENT_READ:
                 content = transport.receive()
@@ -133,7 +120,7 @@ class Loop:
         except OSError as error:
             self._fail(slot, f"{'cut' if transport.ready else 'connect'}: {error}")
 
-    def _read(self, slot: _Slot, transport: Transport, content: bytes) -> None:
+    def _read(self, slot: Slot, transport: Transport, content: bytes) -> None:
         exchange = slot.exchange
         if exchange is None:  # the server ends a connection that is not in use
             self._disconnect(slot)
@@ -153,7 +140,7 @@ class Loop:
             exchange.end(arrived_ns)
             self._finish(slot, exchange, arrived_ns)
 
-    def _note_chunks(self, slot: _Slot, exchange: Exchange, transport: Transport, chunks: int) -> None:
+    def _note_chunks(self, slot: Slot, exchange: Exchange, transport: Transport, chunks: int) -> None:
         if chunks == len(exchange.arrivals_ns):
             self._schedule.had_first_token(slot.index)
         if self._watch.on:
@@ -162,7 +149,7 @@ class Loop:
             if span_ns:
                 exchange.note_bundle(chunks, span_ns)
 
-    def _finish(self, slot: _Slot, exchange: Exchange, ended_ns: int) -> None:
+    def _finish(self, slot: Slot, exchange: Exchange, ended_ns: int) -> None:
         failure = exchange.failure()
         slot.exchange = None
         self._schedule.ended(slot.index, failed=bool(failure))
@@ -170,7 +157,7 @@ class Loop:
         if half_sent or not exchange.response.keeps_alive:
             self._disconnect(slot)
         if failure:
-            self._pause(slot)
+            self._pause(slot, failure, exchange.response.headers.get("retry-after", ""))
         else:
             if self._workload.dialect.chunk_usage is ChunkUsage.WHEN_NEEDED and not self._counts_chunks:
                 self._counts_chunks = exchange.has_chunks_of_several()
@@ -182,7 +169,7 @@ class Loop:
         except ProtocolError as error:
             self._record(exchange.broken(ended_ns, f"malformed: {error}"))
 
-    def _fail(self, slot: _Slot, failure: str) -> None:
+    def _fail(self, slot: Slot, failure: str) -> None:
         now = time.monotonic_ns()
         role = slot.work[0] if slot.work else Role.WARM_UP
         exchange = slot.exchange or Exchange(role, slot.index)
@@ -191,11 +178,14 @@ class Loop:
         self._disconnect(slot)
         self._record(exchange.broken(now, failure))
         self._schedule.ended(slot.index, failed=True)
-        self._pause(slot)
+        self._pause(slot, failure)
 
-    def _pause(self, slot: _Slot) -> None:
+    def _pause(self, slot: Slot, failure: str, retry_after: str = "") -> None:
         slot.awaited_since_ns = 0
-        self._paused.append((time.monotonic_ns() + int(_PAUSE_AFTER_FAILURE_S * 1e9), slot))
+        counts = slot.work is not None and slot.work[0] in (Role.COUNTED, Role.RETRY)
+        wait_s = pause_s(failure, slot.retries, retry_after) if counts else None
+        slot.again = wait_s is not None
+        self._paused.append((time.monotonic_ns() + int((wait_s or least_pause_s(1)) * 1e9), slot))
 
     def _record(self, sample: Sample) -> None:
         self._samples.append(sample)
@@ -206,8 +196,11 @@ class Loop:
             self._failed += bool(sample.failure)
             self._answered += not sample.failure
 
-    def _next(self, slot: _Slot) -> None:
-        slot.work = self._schedule.next(slot.index, self._least_received)
+    def _next(self, slot: Slot) -> None:
+        if slot.again and slot.work and not self._schedule.stopped:
+            slot.work, slot.retries, slot.again = (Role.RETRY, slot.work[1]), slot.retries + 1, False
+        else:
+            slot.work, slot.retries = self._schedule.next(slot.index, self._least_received), 0
         if slot.work is None:
             slot.awaited_since_ns = 0
             self._working -= 1
@@ -224,7 +217,7 @@ class Loop:
         chunks = min((len(exchange.arrivals_ns) for exchange in under_way), default=0)
         return chunks * self._tokens // self._chunks if self._chunks else chunks
 
-    def _connect(self, slot: _Slot) -> None:
+    def _connect(self, slot: Slot) -> None:
         try:
             transport = Transport(self._endpoint, self._clock.ns, self._tls() if self._tls else None)
         except OSError as error:
@@ -234,7 +227,7 @@ class Loop:
         slot.interest = selectors.EVENT_READ | selectors.EVENT_WRITE
         self._selector.register(transport, slot.interest, slot)
 
-    def _send(self, slot: _Slot, transport: Transport) -> None:
+    def _send(self, slot: Slot, transport: Transport) -> None:
         assert slot.work is not None
         role, tokens = slot.work
         body = self._workload.body(slot.prompt, tokens, chunk_usage=self._counts_chunks)
@@ -257,13 +250,13 @@ class Loop:
         self._prompts += 1
         return self._workload.prompt(self._prompts)
 
-    def _watch_socket(self, slot: _Slot, transport: Transport) -> None:
+    def _watch_socket(self, slot: Slot, transport: Transport) -> None:
         interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if transport.wants_to_write else 0)
         if interest != slot.interest:
             slot.interest = interest
             self._selector.modify(transport, interest, slot)
 
-    def _disconnect(self, slot: _Slot) -> None:
+    def _disconnect(self, slot: Slot) -> None:
         if slot.transport is not None:
             self._selector.unregister(slot.transport)
             slot.transport.close()
@@ -286,7 +279,7 @@ class Loop:
             )
         )
 
-    def _check_silence(self, slot: _Slot, silent_ns: int) -> None:
+    def _check_silence(self, slot: Slot, silent_ns: int) -> None:
         if slot.exchange is None:
             if silent_ns > _CONNECT_TIMEOUT_S * 1e9:
                 self._fail(slot, f"connect: no answer within {_CONNECT_TIMEOUT_S} s")

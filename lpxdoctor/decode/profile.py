@@ -131,6 +131,8 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
     load: EngineLoad | None = None
     ceiling: Ceiling | None = None
     samples: Samples | None = None  # None in profiles of 0.1
+    retries: int = 0  # requests made in place of failed ones; neither they nor their latencies are counted above
+    retries_answered: int = 0
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):

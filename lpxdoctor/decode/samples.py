@@ -6,11 +6,15 @@ from enum import Enum
 
 
 class Role(Enum):
-    """Why a request was sent; only counted ones give latencies, all of them give load."""
+    """Why a request was sent; only counted ones give latencies, all of them give load.
+
+    A counted request that fails is an error, whatever comes of the one that is made in its place.
+    """
 
     WARM_UP = "warm-up"
     COUNTED = "counted"
     COOL_DOWN = "cool-down"
+    RETRY = "retry"
 
 
 @dataclass(frozen=True)

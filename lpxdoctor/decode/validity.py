@@ -43,6 +43,8 @@ def judge(
         errors=len(failed),
         errors_by_kind=dict(Counter(sample.kind for sample in failed)),
         error_examples={sample.kind: sample.failure for sample in reversed(failed)},
+        retries=sum(sample.role is Role.RETRY for sample in recording.samples),
+        retries_answered=sum(sample.role is Role.RETRY and not sample.failure for sample in recording.samples),
         ttft_ms=numbers.ttft,
         itl_ms=numbers.itl,
         tpot_ms=numbers.tpot,
@@ -128,7 +130,12 @@ def _answer_notes(recording: Recording, numbers: Measured, good: list[Sample], i
 def _surrounding_notes(recording: Recording, engine: EngineDelta | None, gpus: tuple[GpuUse, ...]) -> Iterator[str]:
     if engine and engine.preemptions:
         yield f"the engine preempted {engine.preemptions:.0f} requests: its KV cache was full"
-    uncounted = [sample for sample in recording.samples if sample.role is not Role.COUNTED and sample.failure]
+    retries = [sample for sample in recording.samples if sample.role is Role.RETRY]
+    if retries:
+        answered = sum(not sample.failure for sample in retries)
+        yield f"failed requests were made again {len(retries)} times, {answered} were answered: in no number here"
+    spare = (Role.WARM_UP, Role.COOL_DOWN)
+    uncounted = [sample for sample in recording.samples if sample.role in spare and sample.failure]
     if uncounted:
         yield f"{len(uncounted)} requests that do not count failed too ({uncounted[0].failure[:80]})"
     for gpu in gpus:

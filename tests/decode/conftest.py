@@ -10,5 +10,5 @@ settings.load_profile("shared-machine")
 @pytest.fixture(autouse=True)
 def short_pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "hammered" not in request.node.name:
-        monkeypatch.setattr("lpxdoctor.decode.load._PAUSE_AFTER_FAILURE_S", 0.01)
+        monkeypatch.setattr("lpxdoctor.decode.retry._FIRST_PAUSE_S", 0.01)
         monkeypatch.setattr("lpxdoctor.decode.load._TICK_S", 0.02)

@@ -1,0 +1,22 @@
+"""One of a rung's concurrent requests: its connection, what it is at and what it waits for."""
+
+from dataclasses import dataclass
+
+from lpxdoctor.decode.exchange import Exchange
+from lpxdoctor.decode.samples import Role
+from lpxdoctor.decode.transport import Transport
+
+
+@dataclass
+class Slot:
+    """One of the requests that are under way at once, with its connection."""
+
+    index: int
+    prompt: bytes
+    transport: Transport | None = None
+    exchange: Exchange | None = None
+    work: tuple[Role, int] | None = None
+    retries: int = 0  # of the request under way, or of the one to be made again
+    again: bool = False
+    awaited_since_ns: int = 0  # 0: nothing is awaited
+    interest: int = 0  # what the selector watches its socket for
