@@ -18,7 +18,7 @@ driver_gpus:
 def page() -> str:
     """Return the file."""
     known = knowledge.load()
-    rows = {}
+    rows: dict[str, str] = {}
     for gpu in known.gpus:
         capability = known.capability(gpu.cc)
         branch = (capability.first_branch if capability else None) or 0

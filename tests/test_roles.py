@@ -224,7 +224,7 @@ def test_a_menu_that_was_edited_by_hand_is_made_anew(tmp_path: Path) -> None:
     assert not boot.menu_is_stale(tmp_path, {**given, "allow": []})
 
 
-def test_settings_come_back_where_the_menu_cannot_be_made(tmp_path: Path) -> None:
+def test_settings_come_back_where_the_menu_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path, {"etc/default/grub": GRUB}) / "etc/default/grub"
     boot = load("boot", "boot_command_line")
 
@@ -235,7 +235,7 @@ def test_settings_come_back_where_the_menu_cannot_be_made(tmp_path: Path) -> Non
     def fails(*argv: str) -> str:
         raise boot.Refused(f"{argv[0]} ended with 1")
 
-    boot.run = fails
+    monkeypatch.setattr(boot, "run", fails)
     given = {"allow": ["nvidia"], "unreserve": [], "remove": [], "add": []}
     with pytest.raises(Exception, match="settings are as they were"):
         boot.apply(Module(), tmp_path, {file: "GRUB_CMDLINE_LINUX=\n"}, given, menu=True)
