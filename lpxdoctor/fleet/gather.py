@@ -204,7 +204,8 @@ class _Loop:
         status = talk.process.poll()
         if status is None or self._unread(talk):
             return None
-        return refusal(talk.said.decode("utf-8", "replace"), talk.address, status)
+        said = talk.out[-_SAID_BYTES:] + b"\n" + talk.said  # a log-in that is refused may say so on standard output
+        return refusal(said.decode("utf-8", "replace"), talk.address, status)
 
     def _late(self, talk: _Talk) -> NoAnswer:
         stage = "it took the connection and" if not talk.to_send else "it"

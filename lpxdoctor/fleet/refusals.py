@@ -61,12 +61,12 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"sudo: (?:a|no) (?:terminal|password)[^\n]*|sudo: interactive authentication is required",
-        "sudo wants a password there",
+        "sudo wants a password there, or does not know the user",
         "Let the user run sudo without one (NOPASSWD in sudoers), or set ansible_user=root and ansible_become=false.",
     ),
     (
         r"(\S+) is not (?:in the sudoers file|allowed to (?:execute|run sudo))",
-        "{1} may not use sudo there",
+        "{1} may not do this by sudo there",
         "Allow it in sudoers, or set ansible_user=root and ansible_become=false.",
     ),
     (
@@ -107,7 +107,7 @@ def refusal(said: str, address: str, status: int | None) -> NoAnswer:
     """Return why a host gave no evidence.
 
     Args:
-        said: what came on standard error.
+        said: what came on standard output and standard error.
         address: the host as a person would type it to ssh.
         status: what the process ended with.
     """

@@ -89,11 +89,10 @@ class FleetDocument(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """The worst host's; 70 where a check crashed and nothing failed."""
-        worst: VerdictWord = next(
-            (word for word in ORDER if any(host.verdict == word for host in self.hosts)), "unknown"
-        )
+        found = {host.verdict for host in self.hosts}
+        status = next((_EXIT[word] for word in ORDER if word in found), _EXIT["unknown"])
         crashed = any("crashed" in host.report.checks.values() for host in self.hosts if host.report)
-        return 70 if crashed and _EXIT[worst] != 2 else _EXIT[worst]
+        return 70 if crashed and status != _EXIT["failed"] else status
 
 
 def judged(name: str, judgement: Judgement) -> HostDocument:

@@ -79,7 +79,7 @@ def _hosts(hosts: Sequence[HostDocument], signs: dict[str, str], *, verbose: boo
         for group in groups.values():
             fit = verdict in ("warning", "healthy")
             folded = fit and len(group) > _FOLDED_BEYOND and not verbose
-            lines += [(verdict, group)] if folded else [(verdict, [host]) for host in group]
+            lines.extend([(verdict, group)] if folded else [(verdict, [host]) for host in group])
     if lines:
         yield ""
         yield _table(lines, signs, verbose=verbose)

@@ -108,8 +108,13 @@ def login_files(engine: Engine, key: Path, port: int) -> bytes:
 
 
 @contextmanager
-def started_host(name: str, engine: Engine, directory: Path, mounts: Sequence[Path] = ()) -> Generator[Host]:
-    """Start a host that can read the mounts at their own paths, yield it when SSH answers, and remove it."""
+def started_host(
+    name: str, engine: Engine, directory: Path, mounts: Sequence[Path] = (), more: Sequence[str] = ()
+) -> Generator[Host]:
+    """Start a host that can read the mounts at their own paths, yield it when SSH answers, and remove it.
+
+    more are further options of docker create.
+    """
     key, known_hosts, port = directory / "id_ed25519", directory / "known_hosts", free_port()
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lpxdoctor-lab", "-f", key)
     options = (
@@ -117,6 +122,7 @@ def started_host(name: str, engine: Engine, directory: Path, mounts: Sequence[Pa
         *("--tmpfs", "/run", "--tmpfs", "/run/lock", "--tmpfs", "/tmp"),
         *(part for mount in mounts for part in ("-v", f"{mount}:{mount}:ro")),
         *engine_options(engine, port),
+        *more,
     )
     image = build(LAB / "build", engine.value)
     with container(image, *options, files=login_files(engine, key, port)) as identity:
