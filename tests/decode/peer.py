@@ -4,6 +4,7 @@ Run as a program it serves until its stdin ends: `python -m tests.decode.peer SC
 """
 
 import asyncio
+import gzip
 import json
 import ssl
 import subprocess
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class Script:
     """What the server does.
 
-    Faults are "http-NNN", "no-stream", and in a stream "cut", "reset", "stall", "pings", "error-event", "malformed".
+    Faults are "http-NNN", "no-stream", "html", "gzip", and in a stream "cut", "reset", "stall", "pings", "error-event", "malformed".
     """
 
     ttft_s: float = 0.01
@@ -33,6 +34,12 @@ class Script:
     fault: str = ""
     fault_on: tuple[int, ...] | None = None  # which completions, from 0; None: all
     fault_after: int = 2  # chunks
+    headers: tuple[str, ...] = ()  # of every answer that is no stream
+    trailer: str = ""
+    text: str = " x"  # of every token
+    piece_bytes: int = 0  # writes events in pieces of so many bytes
+    empty_chunks: bool = False  # one before every token
+    host: str = "127.0.0.1"
     takes_token_ids: bool = True
     takes_chunk_usage: bool = True
     refused: tuple[str, ...] = ()  # members that it answers with 400
@@ -56,6 +63,7 @@ class Script:
     has_metrics: bool = True
     cached_share: float = 0.0
     foreign_tokens: int = 0  # per request, for somebody else
+    gauges: tuple[float, ...] = ()  # running, waiting, share of the KV cache; () tells none
 
 
 @dataclass
@@ -74,6 +82,7 @@ class Peer:
         self.script = script
         self.url = ""
         self.seen: list[Seen] = []
+        self.pages: list[str] = []  # that were asked for besides completions
         self.under_way = 0
         self.most_at_once = 0
         self._counters = {"generation_tokens": 0, "prefix_cache_queries": 0.0, "prefix_cache_hits": 0.0}
@@ -101,6 +110,7 @@ class Peer:
             return await self._answer(writer, 401, {"error": "Unauthorized"})
         if method == "POST" and path.endswith(tuple(self.script.has)):
             return await self._completion(writer, json.loads(body), received_ns)
+        self.pages.append(path)
         content = self._page(path)
         return await self._answer(writer, 404 if content is None else 200, content)
 
@@ -117,11 +127,14 @@ class Peer:
     def _metrics(self) -> str:
         cache = 'vllm:cache_config_info{block_size="16",kv_cache_size_tokens="4096",engine="0"} 1.0'
         lines = [f'vllm:{name}_total{{engine="0"}} {value}' for name, value in self._counters.items()]
+        names = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
+        lines += [f'vllm:{name}{{engine="0"}} {value}' for name, value in zip(names, self.script.gauges, strict=False)]
         return "# HELP x y\n" + "\n".join([*lines, cache, 'vllm:num_preemptions_total{engine="0"} 0.0']) + "\n"
 
     async def _answer(self, writer: asyncio.StreamWriter, status: int, content: object) -> bool:
         body = (content if isinstance(content, str) else json.dumps(content)).encode()
-        writer.write(f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        headers = "".join(f"{header}\r\n" for header in self.script.headers)
+        writer.write(f"HTTP/1.1 {status} Said\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         await writer.drain()
         return True
 
@@ -133,6 +146,8 @@ class Peer:
             return await self._answer(writer, *refused)
         if fault.startswith("http-"):
             return await self._answer(writer, int(fault[5:]), {"error": "scripted"})
+        if fault in ("html", "gzip"):
+            return await self._page_instead(writer, fault)
         if fault == "no-stream":
             return await self._answer(writer, 200, {"choices": [], "usage": None})
         self.under_way += 1
@@ -141,6 +156,15 @@ class Peer:
             return await self._stream(writer, self.seen[-1], fault)
         finally:
             self.under_way -= 1
+
+    async def _page_instead(self, writer: asyncio.StreamWriter, fault: str) -> bool:
+        content = b"<html><title>Sign in</title></html>"
+        kind = "Content-Type: text/html"
+        if fault == "gzip":
+            content, kind = gzip.compress(b'data: {"choices":[{"text":"a"}]}\n\n'), "Content-Encoding: gzip"
+        writer.write(f"HTTP/1.1 200 OK\r\n{kind}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
+        await writer.drain()
+        return True
 
     def _refused(self, body: dict[str, Any]) -> tuple[int, object] | None:
         """Return the status and the answer to a request with something in it that this server does not take."""
@@ -173,9 +197,11 @@ class Peer:
             due_ns += int(script.gap_s * 1e9)
             if fault and number == script.fault_after and not await self._fault(writer, fault):
                 return False
+            if script.empty_chunks:
+                self._event(writer, self._chunk(body, "", None, sent, number))
             sent = min(wanted, sent + (script.tokens_per_chunk if number else script.first_chunk_tokens))
             ends = sent == wanted and not script.ends_in_own_chunk
-            self._event(writer, self._chunk(body, " x", "length" if ends else None, sent, number))
+            self._event(writer, self._chunk(body, script.text, "length" if ends else None, sent, number))
             await writer.drain()
             seen.writes_ns.append(time.monotonic_ns())
             number += 1
@@ -194,7 +220,7 @@ class Peer:
             usage = {"prompt_tokens": prompt, "completion_tokens": sent, "total_tokens": prompt + sent}
             self._event(writer, {"choices": [], "usage": usage})
         self._raw(writer, "data: [DONE]")
-        writer.write(b"0\r\n\r\n")
+        writer.write(f"0\r\n{self.script.trailer}\r\n".encode())
 
     def _chunk(self, body: dict[str, Any], text: str, reason: str | None, sent: int, number: int) -> dict[str, Any]:
         script = self.script
@@ -230,11 +256,14 @@ class Peer:
     def _event(self, writer: asyncio.StreamWriter, content: dict[str, Any]) -> None:
         if self.script.comments:
             self._raw(writer, ": keep-alive")
-        self._raw(writer, "data: " + json.dumps(content, separators=None if self.script.spaced else (",", ":")))
+        separators = None if self.script.spaced else (",", ":")
+        self._raw(writer, "data: " + json.dumps(content, separators=separators, ensure_ascii=False))
 
     def _raw(self, writer: asyncio.StreamWriter, text: str) -> None:
         event = f"{text}{self.script.line_end}{self.script.line_end}".encode()
-        writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+        size = self.script.piece_bytes or len(event)
+        for piece in (event[start : start + size] for start in range(0, len(event), size)):
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
 
 def length_of(body: dict[str, Any]) -> int:
@@ -255,9 +284,10 @@ def chat_chunk(delta: dict[str, str], reason: str | None, told: int | None) -> d
 
 
 async def _serve(peer: Peer, tls: ssl.SSLContext | None, ready: "threading.Event", stop: asyncio.Event) -> None:
-    server = await asyncio.start_server(peer.serve, "127.0.0.1", 0, ssl=tls)
+    server = await asyncio.start_server(peer.serve, peer.script.host, 0, ssl=tls)
     port = server.sockets[0].getsockname()[1]
-    peer.url = f"{'https://localhost' if tls else 'http://127.0.0.1'}:{port}"
+    host = f"[{peer.script.host}]" if ":" in peer.script.host else peer.script.host
+    peer.url = f"https://localhost:{port}" if tls else f"http://{host}:{port}"
     ready.set()
     await stop.wait()
     server.close()
