@@ -109,11 +109,16 @@ def login_files(engine: Engine, key: Path, port: int) -> bytes:
 
 @contextmanager
 def started_host(
-    name: str, engine: Engine, directory: Path, mounts: Sequence[Path] = (), more: Sequence[str] = ()
+    name: str,
+    engine: Engine,
+    directory: Path,
+    mounts: Sequence[Path] = (),
+    more: Sequence[str] = (),
+    image: str = "",
 ) -> Generator[Host]:
     """Start a host that can read the mounts at their own paths, yield it when SSH answers, and remove it.
 
-    more are further options of docker create.
+    more are further options of docker create; an image of another kind has that one's software, and this one's rights.
     """
     key, known_hosts, port = directory / "id_ed25519", directory / "known_hosts", free_port()
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lpxdoctor-lab", "-f", key)
@@ -124,8 +129,7 @@ def started_host(
         *engine_options(engine, port),
         *more,
     )
-    image = build(LAB / "build", engine.value)
-    with container(image, *options, files=login_files(engine, key, port)) as identity:
+    with container(image or build(LAB / "build", engine.value), *options, files=login_files(engine, key, port)) as identity:
         host = Host(name=name, container_id=identity, port=port, key=key, known_hosts=known_hosts)
         wait_until(host.is_up, f"the host {name}", lambda: docker("logs", identity), timeout_s=60)
         yield host
