@@ -4,11 +4,21 @@ import contextlib
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from lpxdoctor.errors import SetupError, UsageError
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a deployment was asked for, so that it can be rolled out again."""
+
+    variables: dict[str, Any]  # of the role, without engine_secret_env
+    secret_env: tuple[str, ...]  # the names of its environment variables that are not kept
+    variant: str | None
+    image: str | None
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,6 +37,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     created: str  # ISO 8601, UTC
     # The host's variables in an Ansible inventory, without passwords; what undeploy reaches it by.
     connection: dict[str, str | int | bool] = msgspec.field(default_factory=dict[str, str | int | bool])
+    asked: Asked | None = None  # None in records of 0.1
 
 
 def state_dir() -> Path:

@@ -86,7 +86,7 @@ def command(
     from lpxdoctor.decode import store  # noqa: PLC0415
     from lpxdoctor.tune.workflow import Audience, tuned  # noqa: PLC0415
 
-    wish = _wish(budget_s=budget * 60, **options)
+    wish = _wish(budget_s=budget * 60, keep=keep, **options)
     store.check(output)
     service = _service(engine, start_timeout, keep=keep)
     sizing = _sizing(service.hints, wish.input_len + wish.output_len)
@@ -116,13 +116,15 @@ def _wish(*, only: tuple[str, ...], given: Sequence[tuple[str, ...]], prompts_fi
 
 
 def _service(engine: str, limit_s: float, *, keep: bool) -> "Service":
-    from lpxdoctor.tune.command import command as of_command  # noqa: PLC0415
-
     if " " in engine.strip():
         if keep:
             raise UsageError("--keep is for deployments: a command is yours to start, with the arguments told here.")
+        from lpxdoctor.tune.command import command as of_command  # noqa: PLC0415
+
         return of_command(engine, limit_s)
-    raise UsageError(f"--engine {engine}: no such command.")
+    from lpxdoctor.tune.deployed import deployed  # noqa: PLC0415
+
+    return deployed(engine, limit_s)
 
 
 def _sizing(hints: "Hints", context: int) -> "Sizing | str":

@@ -10,11 +10,13 @@ import yaml
 
 from lpxdoctor import bundled
 from lpxdoctor.deploy.variant import Choice
+from lpxdoctor.deployments import Asked
 from lpxdoctor.errors import UsageError
 from lpxdoctor.knowledge.images import Built
 
 ROLE = bundled.PLAYBOOKS / "roles" / "engine"
 # Docker's own rule for container names, without the dot that separates our suffix.
+_SECRETS = "engine_secret_env"
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,62}")
 
 
@@ -31,6 +33,13 @@ class Request:
     def ready_limit_s(self) -> float:
         """Return how long the role waits for the engine."""
         return float(self.variables.get("engine_ready_limit_s", defaults()["engine_ready_limit_s"]))
+
+
+def asked(request: Request) -> Asked:
+    """Return what is kept of a request; secrets are not."""
+    kept = {name: value for name, value in request.variables.items() if name != _SECRETS}
+    secret = tuple(sorted(request.variables.get(_SECRETS) or {}))
+    return Asked(variables=kept, secret_env=secret, variant=request.variant, image=request.image)
 
 
 def read_variables(file: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import msgspec
 from lpxdoctor import deployments, galaxy, inventory, logs, playbook
 from lpxdoctor.deploy import failures
 from lpxdoctor.deploy.reach import connection, ssh
-from lpxdoctor.deploy.request import Request, role_variables
+from lpxdoctor.deploy.request import Request, asked, role_variables
 from lpxdoctor.deploy.variant import Choice, GpuHost, catalogue, choose
 from lpxdoctor.deployments import Deployment
 from lpxdoctor.errors import DeployError
@@ -229,6 +229,7 @@ def _record(target: Target, request: Request, report: Mapping[str, Any], *, alon
         ssh=ssh(target.connection),
         created=now,
         connection=dict(target.connection),
+        asked=asked(request),
     )
     former = deployments.load(name) if name in deployments.names() else new
     return former if msgspec.structs.replace(new, created=former.created) == former else new

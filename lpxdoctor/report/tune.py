@@ -37,7 +37,7 @@ def _shown(text: str, console: Console) -> str:
 def _table(state: State, console: Console) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
     concurrencies = sorted(rates(state.first))
-    table.add_column("tried", overflow="fold")
+    table.add_column("tried", overflow="fold", min_width=24)
     for name in (*(f"tok/s at {one}" for one in concurrencies), "gain", "perplexity", ""):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
     for row in state.rows:
@@ -50,7 +50,7 @@ def _table(state: State, console: Console) -> Table:
 
 
 def _gain(row: Row) -> str:
-    return "" if row.gain is None else f"{row.gain:+.1%} ±{row.within or 0:.1%}"
+    return "" if row.gain is None else f"{row.gain:+.1%} ±{row.within or 0:.0%}"
 
 
 def _drift(accuracy: Accuracy | None) -> str:
@@ -83,7 +83,9 @@ def _remarks(state: State) -> Iterator[Text]:
 def _chosen(state: State) -> Iterator[Text]:
     best = state.settings()
     if not best.added and not best.removed:
-        yield Text("Nothing tried was faster beyond noise: leave the engine as it is.", "bold")
+        judged = any(row.outcome in (kept.NO_GAIN, kept.INACCURATE) for row in state.rows)
+        why = "was faster beyond noise" if judged else "could be judged"
+        yield Text(f"Nothing that was tried {why}: leave the engine as it is.", "bold")
         return
     before, after = rates(state.first), rates(state.best)
     gains = (f"{after[one] / before[one]:.2f} times at {one}" for one in sorted(before) if one in after)

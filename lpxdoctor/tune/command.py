@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,12 +52,12 @@ class Command:
                 found.append(word.replace("{port}", str(port)))
         return tuple(found)
 
-    def arguments(self, settings: Settings) -> tuple[str, ...]:
+    def arguments(self, settings: Settings, /) -> tuple[str, ...]:
         """Return the command as it is run, less the port, which is another one each time."""
         return self.argv(settings, 0)
 
     @contextmanager
-    def running(self, settings: Settings, is_stopped: Callable[[], bool]) -> Generator[str]:
+    def running(self, settings: Settings, is_stopped: Callable[[], bool], /) -> Generator[str]:
         """Start the command, wait until it answers, and end all its processes afterwards."""
         port = _free_port()
         url = f"http://127.0.0.1:{port}"
@@ -69,9 +69,8 @@ class Command:
             finally:
                 _ended(process)
 
-    def restored(self) -> nullcontext[None]:
-        """Nothing ran before, and nothing is left running."""
-        return nullcontext()
+    def leave(self, _settings: Settings, /) -> None:
+        """Do nothing: nothing ran before, and nothing is left running."""
 
     def _await(self, process: subprocess.Popen[bytes], url: str, log: Path, is_stopped: Callable[[], bool]) -> None:
         deadline = time.monotonic() + self.limit_s

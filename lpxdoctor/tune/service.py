@@ -64,7 +64,7 @@ class Service(Protocol):
         ...
 
     def running(self, settings: Settings, is_stopped: Callable[[], bool], /) -> AbstractContextManager[str]:
-        """Start it with the settings, yield the URL or deployment to measure, and end what was started for that.
+        """Start it with the settings, and yield the URL or the deployment to measure.
 
         Raises:
             NotStartedError: it did not come up.
@@ -72,6 +72,6 @@ class Service(Protocol):
         """
         ...
 
-    def restored(self) -> AbstractContextManager[None]:
-        """Put the service back as it was found when the block ends."""
+    def leave(self, settings: Settings, /) -> None:
+        """Leave the service with these settings when all is over; those of the recipe itself are how it was found."""
         ...

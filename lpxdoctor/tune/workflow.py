@@ -12,7 +12,7 @@ from lpxdoctor.policy import Policy
 from lpxdoctor.sizing.plan import Plan as Sizing
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Prompts
-from lpxdoctor.tune.candidates import Situation, candidates
+from lpxdoctor.tune.candidates import Candidate, Situation, candidates
 from lpxdoctor.tune.measuring import Measuring
 from lpxdoctor.tune.search import Run, descend, first
 from lpxdoctor.tune.service import Service, Settings
@@ -36,6 +36,7 @@ class Wish:
     speculate: tuple[str, ...]
     unique_prompts: bool
     key_file: Path | None
+    keep: bool  # leave the service with what was chosen, when the run was finished
     command: tuple[str, ...]
 
     def told(self, service: Service) -> str:
@@ -72,21 +73,30 @@ def tuned(
         is_stopped=audience.is_stopped,
         tell=audience.tell,
     )
-    with service.restored():
+    left = Settings()
+    try:
         state = begun or first(run, asked)
         if state is None:
             return None
-        situation = Situation(
-            first=state.first,
-            flags=service.hints.flags,
-            plan=sizing,
-            model=service.hints.model,
-            unique_prompts=wish.unique_prompts,
-            speculate=wish.speculate,
-            given=wish.given,
-        )
-        wanted = [one for one in candidates(situation) if one.step.partition(" ")[0] in wish.steps]
-        return descend(run, state, wanted)
+        state = descend(run, state, _candidates(service, wish, sizing, state))
+        if wish.keep and state.finished:
+            left = state.settings()
+        return state
+    finally:
+        service.leave(left)
+
+
+def _candidates(service: Service, wish: Wish, sizing: Sizing | str, state: State) -> list[Candidate]:
+    situation = Situation(
+        first=state.first,
+        flags=service.hints.flags,
+        plan=sizing,
+        model=service.hints.model,
+        unique_prompts=wish.unique_prompts,
+        speculate=wish.speculate,
+        given=wish.given,
+    )
+    return [one for one in candidates(situation) if one.step.partition(" ")[0] in wish.steps]
 
 
 def _measuring(service: Service, wish: Wish, audience: Audience) -> Measuring:

@@ -9,6 +9,11 @@ from pathlib import Path
 from tests.lab.engine import container, docker, free_port, wait_until
 
 MAX_MODEL_LEN = 1024
+COMMAND = (
+    *("-m", "vllm.entrypoints.openai.api_server", "--model", "/model", "--load-format", "dummy"),
+    *("--served-model-name", "tiny", "--enforce-eager", "--max-model-len", str(MAX_MODEL_LEN)),
+    *("--host", "0.0.0.0", "--port", "8000"),
+)
 
 
 @dataclass(frozen=True)
@@ -20,22 +25,21 @@ class Server:
     container_id: str
 
 
-@contextmanager
-def started(image: str, model_dir: Path) -> Generator[Server]:
-    """Serve the model with random weights until the block ends; within about a minute on two cores."""
-    port = free_port()
-    options = (
+def options(model_dir: Path, port: str) -> tuple[str, ...]:
+    """Return what a container of the CPU engine is run with, to answer on a port of 127.0.0.1."""
+    return (
         *("--read-only", "--tmpfs", "/tmp:exec", "--tmpfs", "/root:exec", "--shm-size", "1g"),
         *("-v", f"{model_dir}:/model:ro", "-p", f"127.0.0.1:{port}:8000"),
         *("-e", "OMP_NUM_THREADS=1", "-e", "VLLM_CPU_KVCACHE_SPACE=1", "-e", "HF_HUB_OFFLINE=1"),
         *("-e", "VLLM_NO_USAGE_STATS=1", "--entrypoint", "python3"),
     )
-    command = (
-        *("-m", "vllm.entrypoints.openai.api_server", "--model", "/model", "--load-format", "dummy"),
-        *("--served-model-name", "tiny", "--enforce-eager", "--max-model-len", str(MAX_MODEL_LEN)),
-        *("--host", "0.0.0.0", "--port", "8000"),
-    )
-    with container(image, *options, command=command) as identity:
+
+
+@contextmanager
+def started(image: str, model_dir: Path) -> Generator[Server]:
+    """Serve the model with random weights until the block ends; within about a minute on two cores."""
+    port = free_port()
+    with container(image, *options(model_dir, f"{port}"), command=COMMAND) as identity:
         server = Server(f"http://127.0.0.1:{port}", "tiny", identity)
         wait_until(lambda: _is_ready(server), "vLLM", lambda: docker("logs", "--tail", "30", identity), timeout_s=240)
         yield server

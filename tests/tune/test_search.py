@@ -1,7 +1,7 @@
 """The search keeps what is faster and sound, one variable at a time, and stops, ends and goes on as it should."""
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -42,12 +42,13 @@ class Simulated:
     starts: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
     minutes_each: float = 1.0
     now: float = 0.0
+    left: Settings | None = None
 
-    def arguments(self, _settings: Settings) -> None:
+    def arguments(self, _settings: Settings, /) -> None:
         return None
 
     @contextmanager
-    def running(self, settings: Settings, _is_stopped: Callable[[], bool]) -> Generator[str]:
+    def running(self, settings: Settings, _is_stopped: Callable[[], bool], /) -> Generator[str]:
         self.starts.append(settings.added)
         self.now += 60 * self.minutes_each
         if self.stops_at in settings.added:
@@ -56,8 +57,8 @@ class Simulated:
             raise NotStartedError("it ended with status 1: ValueError: no")
         yield "http://simulated"
 
-    def restored(self) -> nullcontext[None]:
-        return nullcontext()
+    def leave(self, settings: Settings, /) -> None:
+        self.left = settings
 
     def measure(self, _where: str, settings: Settings, /) -> tuple[Profile, Answers]:
         slower = 1.0

@@ -1,0 +1,84 @@
+"""Tuning the real vLLM CPU engine: a candidate that does not start, one that does, an interruption, and its end."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.lab import vllm
+from tests.lab.engine import docker
+from tests.lab.fixtures import ROOT
+
+MARK = "lpxdoctor-lab-tune"
+BAD, GOOD = "--no-such-argument", "--max-num-seqs 4"
+SHORT = ("--concurrency", "1,2", "--requests", "6", "--input-len", "32", "--output-len", "12", "--budget", "30")
+
+
+def recipe(image: str, model_dir: Path) -> str:
+    options = vllm.options(model_dir, "{port}")
+    words = ("docker", "run", "--rm", "--label", MARK, *options, image, *vllm.COMMAND, "{arguments}")
+    return " ".join(word if "{" in word else shlex.quote(word) for word in words)
+
+
+def argv(image: str, model_dir: Path, *more: str) -> tuple[str, ...]:
+    tries = (f"--try={BAD}", f"--try={GOOD}", "--only", "given", "--format", "json")
+    return (sys.executable, "-m", "lpxdoctor", "tune", "--engine", recipe(image, model_dir), *SHORT, *tries, *more)
+
+
+def running() -> list[str]:
+    return docker("ps", "--all", "--quiet", "--filter", f"label={MARK}").split()
+
+
+def interrupted_in_the_last_step(command: tuple[str, ...], environment: dict[str, str]) -> dict[str, Any]:
+    """Run until the second candidate starts, then type Ctrl-C; return the answer."""
+    with subprocess.Popen(
+        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        for line in process.stderr:
+            said += line
+            if f"given 2: {GOOD}" in line:
+                time.sleep(3)  # its container is starting
+                process.send_signal(signal.SIGINT)
+        out = process.communicate()[0]
+    assert process.returncode == 130, said
+    assert "stops: ends the engine" in said
+    answer: dict[str, Any] = json.loads(out)
+    return answer
+
+
+def test_a_run_is_interrupted_resumed_and_leaves_nothing_running(
+    cpu_image: str, model_dir: Path, environment: dict[str, str]
+) -> None:
+    command = argv(cpu_image, model_dir)
+    begun = interrupted_in_the_last_step(command, environment)
+    assert running() == []
+    assert [row["outcome"] for row in begun["steps"]] == ["as found", "did not start"]
+    assert not begun["finished"]
+    assert f"unrecognized arguments: {BAD}" in begun["steps"][1]["why"]
+    assert BAD in Path(begun["steps"][1]["log"]).read_text()
+
+    done = subprocess.run(
+        (*command, "--resume"), env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert running() == []
+    answer = json.loads(done.stdout)
+    assert answer["finished"]
+    assert answer["steps"][:2] == begun["steps"]
+    found, _, good = answer["steps"]
+    # A busy machine may make a rung invalid, and then nothing is said of the gain; the answers are the same always.
+    assert good["outcome"] in ("no gain", "kept", "not judged"), good
+    assert good["added"] == GOOD.split()
+    assert set(found["tokens_per_s"]) == set(good["tokens_per_s"]) == {"1", "2"}
+    assert abs(good["accuracy"]["perplexity_rise"]) < 1e-3
+    assert good["accuracy"]["wrong"] == ""
+    profile = json.loads(Path(answer["profile"]).read_text())
+    assert profile["name"] == "tune"
+    assert profile["precision"] is None or profile["precision"] == "bfloat16"
+    assert "--enforce-eager" in profile["engine"]["arguments"]
