@@ -15,6 +15,7 @@ from lpxdoctor.decode.transport import Transport, tls_maker
 from lpxdoctor.errors import MeasureError
 
 _TIMEOUT_S = 10
+_MOVED = (301, 302, 303, 307, 308)
 _SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+(\S+)", re.MULTILINE)
 _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 # Names of vLLM 0.33, then what older versions called the same.
@@ -117,6 +118,8 @@ def models(endpoint: Endpoint) -> tuple[Model, ...] | None:
             f"{endpoint.url} {seen} (HTTP {status}).\n"
             "Put the key into a file and name it: --api-key-file FILE, or set LPXDOCTOR_API_KEY."
         )
+    if status in _MOVED:
+        raise MeasureError(f"{endpoint.url} answers with a redirect (HTTP {status}): give the URL that it leads to.")
     if status != 200:
         return None
     try:

@@ -28,7 +28,7 @@ class Exchange:
         self._splitter = Splitter()
         self._first = self._before_last = self._last = self._usage = b""
         self._error = b""  # an event that reports one
-        self._refusal = b""  # the body of an answer that is no stream
+        self._refusal = b""  # the beginning of an answer, as long as there is no token in it
         self._done = False
 
     def feed(self, content: bytes, arrived_ns: int) -> int:
@@ -40,10 +40,11 @@ class Exchange:
         body = self.response.feed(content)
         if not body:
             return 0
-        if self.response.status != 200:
-            self._refusal = (self._refusal + body)[:_ERROR_TEXT_BYTES]
-            return 0
         before = len(self.arrivals_ns)
+        if not before:
+            self._refusal = (self._refusal + body)[:_ERROR_TEXT_BYTES]
+            if self.response.status != 200 or self.response.headers.get("content-encoding", "identity") != "identity":
+                return 0
         for event in self._splitter.feed(body):
             self._note(event, arrived_ns)
         return len(self.arrivals_ns) - before
@@ -85,12 +86,17 @@ class Exchange:
 
     def failure(self) -> str:
         """Return what is wrong with the complete response, as "kind: what was seen", "" when nothing is."""
+        headers = self.response.headers
         if self.response.status != 200:
-            return f"http-{self.response.status}: {_text(self._refusal)}"
+            moved = f"it is at {headers['location']} now: give that URL" if "location" in headers else ""
+            return f"http-{self.response.status}: {moved or _text(self._refusal)}"
         if self._error:
             return f"stream-error: {_text(events.data(self._error))}"
         if not self.arrivals_ns:
-            return "empty: the answer has no chunk with tokens; is it streamed?"
+            kind = headers.get("content-encoding") or headers.get("content-type", "of no type")
+            return (
+                f"empty: the answer ({kind}) has no chunk with tokens; is it streamed? {_text(self._refusal)}".rstrip()
+            )
         if not self._done and not any(choice.finish_reason for choice in events.decode(self._last).choices):
             return f"cut: the stream ended after {len(self.arrivals_ns)} chunks without saying why"
         return ""
@@ -153,4 +159,6 @@ class Exchange:
 
 
 def _text(content: bytes) -> str:
-    return " ".join(content.decode(errors="replace").split())[:300]
+    """Return bytes of whatever kind as one printable line."""
+    text = " ".join(content.decode(errors="replace").split())[:300]
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)

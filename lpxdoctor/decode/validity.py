@@ -119,6 +119,8 @@ def _answer_notes(recording: Recording, numbers: Measured, good: list[Sample], i
         yield f"{numbers.tokens_per_chunk:.2f} tokens per chunk: itl_ms is per chunk, tpot_ms per token"
         if any(not sample.first_tokens_known for sample in good):
             yield "how many tokens a first chunk holds is not told: one is assumed"
+    elif numbers.tokens_per_chunk and numbers.tokens_per_chunk < 2 - _ONE_TOKEN:
+        yield f"{numbers.tokens_per_chunk:.2f} tokens per chunk: the server also sends chunks without any"
     if numbers.prompt_tokens is None and good:
         yield "the server does not tell how many tokens a prompt had" + ("" if input_len else ", and takes text only")
     elif input_len is None:

@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 class Script:
     """What the server does.
 
-    Faults are "http-NNN", "no-stream", "html", "gzip", and in a stream "cut", "reset", "stall", "pings", "error-event", "malformed".
+    Faults are "http-NNN", "no-stream", "html", "gzip", and in a stream "cut", "reset", "stall", "pings", "error-event",
+    "malformed".
     """
 
     ttft_s: float = 0.01

@@ -17,6 +17,7 @@ from lpxdoctor.decode.endpoint import endpoint
 from lpxdoctor.decode.hooks import Hooks, Progress
 from lpxdoctor.decode.load import Loop
 from lpxdoctor.decode.samples import Recording, Role, Sample
+from lpxdoctor.decode.validity import judge
 from lpxdoctor.decode.workload import ChunkUsage, Dialect, Workload
 from tests.decode.peer import Script, serving, serving_apart
 
@@ -83,6 +84,11 @@ def test_counted_requests_all_have_company_and_their_exact_lengths() -> None:
         Script(ends_in_own_chunk=True, takes_chunk_usage=False),
         Script(keeps_alive=False),
         Script(tells_usage=False),
+        Script(tells_usage=False, ends_in_own_chunk=True),
+        Script(text=" \u00e4\U0001f9ea", piece_bytes=1),
+        Script(text="x" * 60_000, comments=True, line_end="\r\n"),
+        Script(trailer="X-Checksum: 1\r\n"),
+        Script(host="::1"),
     ],
     ids=str,
 )
@@ -156,6 +162,10 @@ def test_several_tokens_a_chunk_are_counted_as_the_server_counts_them() -> None:
         ("error-event", "stream-error", "scripted"),
         ("malformed", "malformed", "chunk"),
         ("no-stream", "empty", "streamed"),
+        ("html", "empty", "text/html) has no chunk with tokens; is it streamed? <html><title>Sign in"),
+        ("gzip", "empty", "gzip"),
+        ("http-401", "http-401", "scripted"),
+        ("http-404", "http-404", "scripted"),
     ],
 )
 def test_a_fault_is_counted_by_its_kind_and_the_rest_goes_on(fault: str, kind: str, seen: str) -> None:
@@ -166,6 +176,20 @@ def test_a_fault_is_counted_by_its_kind_and_the_rest_goes_on(fault: str, kind: s
     assert all(seen in sample.failure for sample in samples if sample.failure)
     assert recording.stopped == ""
     assert all(len(sample.arrivals_ns) == 8 for sample in samples if not sample.failure)
+
+
+def test_a_redirect_is_not_followed_but_told() -> None:
+    with serving(Script(fault="http-308", headers=("Location: https://elsewhere/v1",))) as peer:
+        failure = load(peer.url, concurrency=1, requests=1).samples[0].failure
+    assert failure == "http-308: it is at https://elsewhere/v1 now: give that URL"
+
+
+def test_chunks_without_a_token_are_not_counted_as_tokens() -> None:
+    with serving(Script(empty_chunks=True)) as peer:
+        recording = load(peer.url)
+    assert {sample.tokens for sample in counted(recording)} == {8}
+    rung = judge(recording, engine=None, gpus=(), kv_cache_tokens=None, block_size=None, input_len=32)
+    assert "0.50 tokens per chunk: the server also sends chunks without any" in rung.notes
 
 
 def test_comments_that_keep_the_connection_alive_are_no_sign_of_life() -> None:
