@@ -37,8 +37,8 @@ def _shown(text: str, console: Console) -> str:
 def _table(state: State, console: Console) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
     concurrencies = sorted(rates(state.first))
-    table.add_column("tried", overflow="fold", min_width=24)
-    for name in (*(f"tok/s at {one}" for one in concurrencies), "gain", "perplexity", ""):
+    table.add_column("tokens/s with", overflow="fold", min_width=20)
+    for name in (*(f"at {one}" for one in concurrencies), "gain", "perplexity", ""):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
     for row in state.rows:
         if row.outcome in (kept.SKIPPED, kept.NOT_TRIED):

@@ -62,6 +62,8 @@ def first(run: Run, asked: str) -> State | None:
         found = _tried(run, Settings())
     except StoppedError:
         return None
+    except NotStartedError as error:
+        raise NotStartedError(f"The engine as found did not start: {error.whole}") from None
     if found is None:
         return None
     profile, answers = found

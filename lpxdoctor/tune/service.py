@@ -7,6 +7,8 @@ from typing import Protocol
 
 from lpxdoctor.errors import DoctorError
 
+_WIDTH = 200
+
 
 class NotStartedError(DoctorError):
     """An engine did not come up: the message is its last word, log what it said before."""
@@ -18,6 +20,12 @@ class NotStartedError(DoctorError):
         super().__init__(message)
         self.log = log
         self.kept = kept
+
+    @property
+    def whole(self) -> str:
+        """The message with the log's last lines, and where the whole log is."""
+        tail = ("Its last lines:", *(f"  {line[:_WIDTH]}" for line in self.log)) if self.log else ()
+        return "\n".join((str(self), *tail, *([f"What it said: {self.kept}"] if self.kept else [])))
 
 
 class StoppedError(DoctorError):
