@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.driver_packages import of_driver, upstream
+from ansible.module_utils.driver_packages import LIBRARY, MODULE, is_open, of_driver, upstream, versions_of
 
 DOCUMENTATION = r"""
 module: driver_plan
@@ -24,11 +24,6 @@ options:
 author: lpxdoctor
 """
 
-LIBRARY = re.compile(r"libcuda1|libnvidia-compute(-\d+)?(-server)?|nvidia-driver-cuda(-libs)?|cuda-drivers(-\d+)?")
-MODULE = re.compile(
-    r"nvidia(-open)?-kernel-dkms|nvidia-kernel-open-dkms|nvidia-dkms(-\d+)?(-server)?(-open)?"
-    r"|linux-modules-nvidia-\d+(-server)?(-open)?-.+|kmod-nvidia\S*|nvidia-open(-\d+)?"
-)
 RED_HATS = ("rhel", "rocky", "almalinux", "ol", "centos")
 BOARD_GPUS = 8  # on a board whose NVSwitches are of the fourth generation, which the PCI bus does not show
 Host = dict[str, Any]
@@ -65,15 +60,9 @@ def known(given: Plan) -> list[Plan]:
     return rows
 
 
-def installed_versions(host: Host) -> Counter[str]:
-    """Return how many of the driver's packages are of which version."""
-    rows = ((name, package["version"]) for name, package in host["packages"].items())
-    return Counter(version for name, version in rows if of_driver(name.partition(":")[0], version))
-
-
 def branch_of(given: Plan, rows: list[Plan]) -> int:
     """Return the branch: the one asked for, else the installed one where it knows the GPUs, else one that does."""
-    wishes, versions = given["wishes"], installed_versions(given["host"])
+    wishes, versions = given["wishes"], versions_of(given["host"]["packages"])
     floor = max([row["branch"] for row in rows], default=0)
     asked = int(str(wishes["version"] or wishes["branch"] or 0).partition(".")[0])
     there = int(upstream(versions.most_common(1)[0][0]).partition(".")[0]) if versions else 0
@@ -112,11 +101,6 @@ def preferred(host: Host, rules: Plan, branch: int, *, old: bool, new: bool) -> 
     if branch < rules["only_from"] and len(there) == 1:
         return "open" if there.pop() else "proprietary"
     return "open" if branch >= rules["preferred_from"] else "proprietary"
-
-
-def is_open(package: str) -> bool:
-    """Tell whether a package brings the open module."""
-    return "-open" in package
 
 
 def source_of(given: Plan, entry: Plan, branch: int, *, subnet_manager: bool) -> str:
@@ -185,7 +169,9 @@ def headers(host: Host, entry: Plan) -> tuple[list[str], list[str]]:
 
 def aligned(host: Host, branch: int, version: str) -> dict[str, str]:
     """Return {package: version} of what must move so that all driver packages of this branch are of one version."""
-    versions = Counter({v: n for v, n in installed_versions(host).items() if upstream(v).split(".")[0] == str(branch)})
+    versions = Counter(
+        {v: n for v, n in versions_of(host["packages"]).items() if upstream(v).split(".")[0] == str(branch)}
+    )
     fitting = [one for one in versions if not version or upstream(one) == version]
     if not fitting:
         return {}
@@ -236,22 +222,23 @@ def plan(given: Plan) -> Plan:
 def packages(host: Host, entry: Plan, source: Plan, wishes: Plan, branch: int, flavour: str) -> Plan:
     """Return what to install, and what to remove by exact name; a whole driver of another make-up is left alone."""
     modules, exact = module_packages(host, source, branch, flavour)
-    wanted, optional = [*named(source["packages"], branch, flavour), *modules], [*exact, *source.get("optional", [])]
+    wanted, optional = [*named(source["packages"], branch, flavour), *modules], source.get("optional", [])
     there = host["packages"]
     of_branch = [name for name, one in there.items() if upstream(one["version"]).split(".")[0] == str(branch)]
     others = sorted(n for n in there if MODULE.fullmatch(n) and is_open(n) != (flavour == "open"))
     module = [n for n in there if MODULE.fullmatch(n) and n not in others]
     whole = bool(module) and any(LIBRARY.fullmatch(name) for name in of_branch)
     if whole and not set(module) & set(wanted):
-        wanted, optional = module, []
-    if any("dkms" in name.replace("no-dkms", "") for name in wanted):
-        needed, older = headers(host, entry)
-        wanted, optional = [*needed, *wanted], [*older, *optional]
+        wanted, optional, exact = module, [], []
+    built = any("dkms" in name.replace("no-dkms", "") for name in wanted)
+    needed, older = headers(host, entry) if built else ([], exact)
     moved = aligned(host, branch, str(wishes["version"]))
     join = "-" if "streams" in source else "="
     return {
         "install": [spec(name, source, wishes, branch) for name in wanted if name not in moved],
         "optional": optional,
+        "kernels": needed,
+        "kernels_optional": older,
         "align": [f"{name}{join}{version}" for name, version in moved.items()],
         "remove": others,
     }

@@ -20,6 +20,12 @@ OF_DRIVER = re.compile(
 NOT_DRIVER = re.compile(r"nvidia-driver-(?:pinning|assistant|local-repo)|nvidia-open-\w*repo")
 # Their versions are the kernel's too, so that they cannot be compared; they are held with the others.
 MODULES = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-[\w.-]+")
+# What makes up a driver: the library that programs load, and the kernel module, from whichever source.
+LIBRARY = re.compile(r"libcuda1|libnvidia-compute(-\d+)?(-server)?|nvidia-driver-cuda(-libs)?|cuda-drivers(-\d+)?")
+MODULE = re.compile(
+    r"nvidia(-open)?-kernel-dkms|nvidia-kernel-open-dkms|nvidia-dkms(-\d+)?(-server)?(-open)?"
+    r"|linux-modules-nvidia-\d+(-server)?(-open)?-.+|kmod-nvidia\S*|nvidia-open(-\d+)?"
+)
 UPSTREAM = re.compile(r"(?:^|:)(\d{3}\.\d+(?:\.\d+)?)")
 Package = dict[str, Any]
 
@@ -40,10 +46,22 @@ def to_hold(packages: dict[str, Package]) -> list[str]:
     return sorted(n for n, package in packages.items() if of_driver(n, package["version"]) or MODULES.fullmatch(n))
 
 
+def is_open(package: str) -> bool:
+    """Tell whether a package brings the open module."""
+    return "-open" in package
+
+
+def versions_of(packages: dict[str, Package]) -> Counter[str]:
+    """Return how many of the driver's packages are of which version of a package."""
+    rows = ((name.partition(":")[0], package["version"]) for name, package in packages.items())
+    return Counter(version for name, version in rows if of_driver(name, version))
+
+
 def version(packages: dict[str, Package]) -> str:
     """Return the driver version that most packages are of, "" where there are none."""
-    rows = ((name.partition(":")[0], package["version"]) for name, package in packages.items())
-    counted = Counter(upstream(there) for name, there in rows if of_driver(name, there))
+    counted: Counter[str] = Counter()
+    for there, number in versions_of(packages).items():
+        counted[upstream(there)] += number
     return counted.most_common(1)[0][0] if counted else ""
 
 
