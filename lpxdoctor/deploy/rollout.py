@@ -75,10 +75,19 @@ class _Seen:
 Handler = Callable[[TaskEvent], None]
 
 
-def look(source: Source, collections: Path, on_event: Handler) -> tuple[Target, ...]:
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """What a run did on its hosts, of which some may have failed."""
+
+    results: tuple[HostResult, ...]  # of those where all went well
+    outcome: Outcome
+    untried: tuple[str, ...]  # not come to, because another host failed
+
+
+def look(source: Source, collections: Path, on_event: Handler, hosts: Sequence[str] = ()) -> tuple[Target, ...]:
     """Return what the hosts are and offer; DeployError when one of them does not answer or has no Docker."""
     seen = _Seen()
-    outcome = _run("target", [source], collections, (seen.note, on_event), limit_s=LOOK_LIMIT_S)
+    outcome = _run("target", [source], collections, (seen.note, on_event), hosts=hosts, limit_s=LOOK_LIMIT_S)
     if outcome.failed:
         raise _failed(outcome, "Nothing was changed.")
     return tuple(
@@ -99,8 +108,21 @@ def deploy(request: Request, source: Source, on_event: Handler, *, plan: bool = 
         SetupError: Ansible could not run here.
         Canceled: on Ctrl-C; what was half done has been put back.
     """
+    done = attempt(request, source, on_event, plan=plan)
+    if done.outcome.failed:
+        raise _failed(done.outcome, _remark(done.untried))
+    return done.results
+
+
+def attempt(
+    request: Request, source: Source, on_event: Handler, *, plan: bool = False, hosts: Sequence[str] = ()
+) -> Attempt:
+    """Do as deploy, and return also what failed once the hosts had been looked at.
+
+    With hosts only these of the inventory are taken, and their records are NAME@HOST even where it is one.
+    """
     collections = galaxy.ensure()
-    targets = look(source, collections, on_event)
+    targets = look(source, collections, on_event, hosts)
     choices = {target.name: _choose(target, request) for target in targets}
     variables = {host: role_variables(request, choice) for host, choice in choices.items()}
     seen = _Seen()
@@ -111,20 +133,20 @@ def deploy(request: Request, source: Source, on_event: Handler, *, plan: bool = 
             collections,
             (seen.note, on_event),
             check=plan,
+            hosts=hosts,
             limit_s=PULL_LIMIT_S + request.ready_limit_s,
         )
     except Canceled:
         if not plan:
-            _settle(source, variables, collections)
+            _settle(source, variables, collections, hosts)
         raise
     well = [target for target in targets if target.name in outcome.changed]
-    results = tuple(_result(target, choices[target.name], seen, request, alone=len(targets) == 1) for target in well)
+    alone = len(targets) == 1 and not hosts
+    results = tuple(_result(target, choices[target.name], seen, request, alone=alone) for target in well)
     for result in results:
         if result.deployment is not None:
             deployments.save(result.deployment)
-    if outcome.failed:
-        raise _failed(outcome, _untried(outcome, targets))
-    return results
+    return Attempt(results=results, outcome=outcome, untried=_untried(outcome, targets))
 
 
 def undeploy(name: str, source: Source, on_event: Handler) -> Mapping[str, int]:
@@ -138,7 +160,7 @@ def undeploy(name: str, source: Source, on_event: Handler) -> Mapping[str, int]:
         for record in _records_of(name, host):
             deployments.remove(record)
     if outcome.failed:
-        raise _failed(outcome, _untried(outcome, targets))
+        raise _failed(outcome, _remark(_untried(outcome, targets)))
     return outcome.changed
 
 
@@ -163,20 +185,23 @@ def _run(
     *,
     limit_s: float,
     check: bool = False,
+    hosts: Sequence[str] = (),
 ) -> Outcome:
     def on_event(event: TaskEvent) -> None:
         for handler in handlers:
             handler(event)
 
     return playbook.run(
-        playbook_name, sources, collections=collections, on_event=on_event, check=check, limit_s=limit_s
+        playbook_name, sources, collections=collections, on_event=on_event, check=check, hosts=hosts, limit_s=limit_s
     )
 
 
-def _settle(source: Source, variables: Mapping[str, Mapping[str, Any]], collections: Path) -> None:
+def _settle(
+    source: Source, variables: Mapping[str, Mapping[str, Any]], collections: Path, hosts: Sequence[str]
+) -> None:
     """Put back what an interrupted run left half done."""
     settled = {host: {**values, "engine_state": "settled"} for host, values in variables.items()}
-    _run("engine", [source, inventory.for_hosts(settled)], collections, (), limit_s=LOOK_LIMIT_S)
+    _run("engine", [source, inventory.for_hosts(settled)], collections, (), hosts=hosts, limit_s=LOOK_LIMIT_S)
 
 
 def _choose(target: Target, request: Request) -> Choice:
@@ -235,8 +260,11 @@ def _record(target: Target, request: Request, report: Mapping[str, Any], *, alon
     return former if msgspec.structs.replace(new, created=former.created) == former else new
 
 
-def _untried(outcome: Outcome, targets: Sequence[Target]) -> str:
-    untried = [one.name for one in targets if one.name not in outcome.changed and one.name not in outcome.failed]
+def _untried(outcome: Outcome, targets: Sequence[Target]) -> tuple[str, ...]:
+    return tuple(one.name for one in targets if one.name not in outcome.changed and one.name not in outcome.failed)
+
+
+def _remark(untried: Sequence[str]) -> str:
     return f"Not tried any more: {', '.join(untried)}." if untried else ""
 
 
