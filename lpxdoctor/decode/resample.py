@@ -71,12 +71,12 @@ def noise_of(pooled: Mapping[str, RunVariance], assumed: Mapping[str, float]) ->
 
 def changes(pairs: Sequence[Pair], noise: Noise, *, false_alarm: float, resamples: int) -> Mapping[Key, Change]:
     """Compare the pairs; false_alarm is the chance that any change is taken for real when there is none."""
-    values = {
+    values: dict[Key, tuple[float, float]] = {
         (pair.concurrency, metric): (_mean(pair.a, metric), _mean(pair.b, metric))
         for pair in pairs
         for metric in METRICS
     }
-    errors = {
+    errors: dict[Key, float] = {
         (pair.concurrency, metric): math.hypot(_error(pair.a, metric, noise), _error(pair.b, metric, noise))
         for pair in pairs
         for metric in METRICS

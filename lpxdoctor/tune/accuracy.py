@@ -8,7 +8,6 @@ was sure of its answers.
 
 import math
 from collections.abc import Callable, Sequence
-from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -53,7 +52,7 @@ class Accuracy(msgspec.Struct, frozen=True):
 
 def bundled() -> Prompts:
     """Return the set that comes with lpxdoctor."""
-    return msgspec.json.decode(resources.files(__package__).joinpath("prompts.json").read_bytes(), type=Prompts)
+    return msgspec.json.decode(Path(__file__).with_name("prompts.json").read_bytes(), type=Prompts)
 
 
 def read(path: Path) -> Prompts:
