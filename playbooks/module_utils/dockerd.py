@@ -21,6 +21,7 @@ _PLURALS = (
     *("cdi-spec-dir", "authorization-plugin", "default-address-pool", "node-generic-resource"),
 )
 _MAY_BE_IN_BOTH = ("add-runtime", "config-file")
+_CHATTER = re.compile(r"level=(info|warning|debug)|^(Start|Stopp)\w+ docker|^docker\.service: (Deactivated|Schedul|Consumed)")
 _UNKNOWN = re.compile(r"don't match any configuration option: ([^\n]+)")
 
 
@@ -131,7 +132,9 @@ def started_at_s() -> float:
     return boot_s + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def journal(since_s: float, lines: int = 12) -> str:
-    """Return the last of what dockerd and systemd said of it since a time."""
-    said = ask("journalctl", "-u", UNIT, f"--since=@{int(since_s)}", "-o", "cat", "--no-pager", "-n", str(lines))[1]
-    return said or "the journal holds nothing of it"
+def journal(since_s: float, lines: int = 8) -> str:
+    """Return the last complaints of dockerd, and of systemd about it, since a time."""
+    ask("journalctl", "--sync")
+    said = ask("journalctl", "-u", UNIT, f"--since=@{int(since_s)}", "-o", "cat", "--no-pager", "-n", "500")[1]
+    told = [line for line in said.splitlines() if not _CHATTER.search(line)]
+    return "\n".join(told[-lines:]) or "the journal holds nothing of it"

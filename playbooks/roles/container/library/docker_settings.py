@@ -172,7 +172,7 @@ def main() -> None:
     directory = path.parent if path.parent.is_dir() else Path(tempfile.gettempdir())
     end = wanted(module.params, start, words, unknown_in(start.text, directory, words))
     if end.text.encode() == raw or (not raw and not json_text.parsed(end.text)):
-        module.exit_json(changed=False, said=[], backup="")
+        module.exit_json(changed=False, due=False, said=[], backup="")
     said = trial(end.text, directory, words)
     if said:
         module.fail_json(
@@ -190,7 +190,7 @@ def main() -> None:
         module.warn(
             f"{path} {start.said[0]}; it was set aside as {backup or 'PATH.broken-TIME'}, with all its settings."
         )
-    module.exit_json(changed=True, said=end.said, backup=backup, diff=difference)
+    module.exit_json(changed=True, due=True, said=end.said, backup=backup, diff=difference)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 import time
@@ -37,7 +38,7 @@ def _node() -> str:
 def _me() -> Holder:
     pid = os.getppid()  # a task is run in a fork of the run
     run = f"{_node()} {pid} {_started(pid)}"
-    return {"run": run, "node": _node(), "pid": pid, "host": socket.gethostname(), "user": os.environ.get("USER", "")}
+    return {"run": run, "node": _node(), "pid": pid, "host": socket.gethostname(), "user": getpass.getuser()}
 
 
 def _is_dead(other: Holder) -> bool:
@@ -47,7 +48,7 @@ def _is_dead(other: Holder) -> bool:
 
 def _sentence(other: Holder, path: str) -> str:
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other["since_s"]))
-    who = f"process {other['pid']} of {other['user'] or 'somebody'} on {other['host']}"
+    who = f"process {other['pid']} of {other['user']} on {other['host']}"
     return (
         f"Another run is at work on this host: {who}, since {since}.\nWait until it has ended, then run this again. "
         f"Nothing was changed. Where that run is known to be dead, remove {path} on the host."
