@@ -18,6 +18,7 @@ import time
 import zlib
 from typing import Any
 
+IN_MEMORY, ON_DISK = ("/dev/shm",), ("/tmp", "/var/tmp")  # noqa: S108 - a directory with a name of chance in them
 _GRACE_S = 2.0
 
 
@@ -33,7 +34,9 @@ def main() -> int:
     sys.dont_write_bytecode = True
     directory = ""
     try:
-        directory = unpack(sent["files"])
+        directory = unpack(
+            sent["files"], (*IN_MEMORY, os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), *ON_DISK)
+        )
         answer = ask(directory, sent)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -43,10 +46,10 @@ def main() -> int:
     return 0
 
 
-def unpack(files: dict[str, str]) -> str:
+def unpack(files: dict[str, str], places: tuple[str | None, ...]) -> str:
     """Write the files below a new directory and return it; the first place with room for them is taken."""
     refusals = []
-    for place in ("/dev/shm", os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp", "/var/tmp"):  # noqa: S108
+    for place in places:
         if not place:
             continue
         directory = os.path.join(place, "lpxdoctor-" + os.urandom(8).hex())  # noqa: PTH118 - pathlib takes 10 ms to import

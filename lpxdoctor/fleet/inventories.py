@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,11 @@ from lpxdoctor.inventory import Source
 
 READ_LIMIT_S = 60.0  # a dynamic inventory asks a cloud or a database
 _ROUNDS = 5  # a template may give a template
-_SECRET = ("pass", "password", "passphrase")
+# What says how to reach a host; passwords are not among it.
+_CONNECTION = re.compile(
+    r"ansible_(connection|timeout|python_interpreter|(ssh_)?(host|port|user|private_key_file)|ssh_(common|extra)_args"
+    r"|become(_method|_user)?)"
+)
 
 
 @dataclass(frozen=True)
@@ -102,9 +107,7 @@ def _members(listing: Mapping[str, Any], group: str, seen: set[str]) -> Iterator
 
 def _connection(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return a host's connection variables; a template among them is replaced by its value where it has one."""
-    wanted = {
-        key: value for key, value in variables.items() if key.startswith("ansible_") and not key.endswith(_SECRET)
-    }
+    wanted = {key: value for key, value in variables.items() if _CONNECTION.fullmatch(key)}
     if not any(is_template(value) for value in wanted.values()):
         return wanted
     return {key: _rendered(value, {**variables, "inventory_hostname": name}) for key, value in wanted.items()}

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import Console, OverflowMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -89,8 +89,9 @@ def _table(
     lines: Sequence[tuple[VerdictWord, Sequence[HostDocument]]], signs: dict[str, str], *, verbose: bool
 ) -> RenderableType:
     grid = Table.grid(expand=True, padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=28)
-    grid.add_column(overflow="fold" if verbose else "ellipsis", no_wrap=not verbose, ratio=1)
+    cut: OverflowMethod = "crop" if signs["more"].isascii() else "ellipsis"  # which is a sign of its own
+    grid.add_column(no_wrap=True, overflow=cut, max_width=28)
+    grid.add_column(overflow="fold" if verbose else cut, no_wrap=not verbose, ratio=1)
     for verdict, group in lines:
         host, many = group[0], len(group) > 1
         name = _hosts_of(len(group)) if many else host.name
@@ -115,7 +116,8 @@ def _said(host: HostDocument, names: str = "") -> Text:
         return Text.assemble((cause.id, "bold"), "  ", names or subject + cause.message)
     report = host.report
     if host.verdict == "unknown" and report:
-        reason = report.unknown[0].reason if report.unknown else "no check applies"
+        reasons = Counter(check.reason for check in report.unknown)
+        reason = reasons.most_common(1)[0][0] if reasons else "no check applies"
         return Text(f"only {report.coverage.ran} of {report.coverage.of} checks could be judged: {reason}")
     facts = (host.facts[key] for key in ("GPUs", "driver", "kernel") if key in host.facts)
     return Text(names or ", ".join(facts), "dim")
