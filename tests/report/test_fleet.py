@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -22,6 +23,7 @@ from lpxdoctor.evidence import Evidence, from_json
 from lpxdoctor.fleet import NoAnswer
 from lpxdoctor.report import fleet_html, fleet_text
 from lpxdoctor.report.fleet import FleetDocument, HostDocument, fleet, judged, refused, render, schema
+from lpxdoctor.report.json import CoverageDocument, UnknownDocument
 
 PUBLISHED = Path("docs/schema/fleet-1.json")
 GOLDEN = Path("tests/report/fleet.txt")
@@ -44,6 +46,12 @@ def report() -> FleetDocument:
     other = host("gpu-08", "h200-cdi", ("6.18.44-gpu", "6.18.41-gpu"))
     away = refused("gpu-31", NoAnswer("nothing listens for SSH at its address and port", "Start its SSH server."))
     silent = judged("gpu-32", evaluate(CHECKS, Evidence("gpu-32"), POLICY))
+    assert silent.report
+    known = {
+        "coverage": CoverageDocument(ran=0, of=200),  # however many checks there are
+        "unknown": (UnknownDocument(id="a.b", reason="the kernel log cannot be read without root"),),
+    }
+    silent = msgspec.structs.replace(silent, report=msgspec.structs.replace(silent.report, **known))
     return fleet([host("gpu-12", "no-gpu"), *fit, other, away, silent])
 
 
