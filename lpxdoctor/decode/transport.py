@@ -10,6 +10,7 @@ from typing import Protocol
 
 from lpxdoctor.decode.clock import STAMP_SPACE, ask_for_stamps, stamp
 from lpxdoctor.decode.endpoint import Endpoint
+from lpxdoctor.decode.proxy import Tunnel
 
 _READ_BYTES = 1 << 16
 
@@ -58,11 +59,13 @@ class Transport:
         self._offset_ns = offset_ns
         self._unsent = b""
         self._tls = tls
+        tunnelled = endpoint.proxy if endpoint.scheme == "https" else None
+        self._tunnel = Tunnel(tunnelled, endpoint.netloc) if tunnelled else None
         self._socket = socket.socket(endpoint.family, socket.SOCK_STREAM)
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         ask_for_stamps(self._socket)
-        code = self._socket.connect_ex((endpoint.address, endpoint.port))
+        code = self._socket.connect_ex(endpoint.connects_to)
         if code not in (0, errno.EINPROGRESS):
             self._socket.close()
             raise OSError(code, os.strerror(code))
@@ -74,13 +77,14 @@ class Transport:
     @property
     def wants_to_write(self) -> bool:
         """Whether there is something to do when the socket becomes writable."""
-        return bool(self._unsent) or not (self.ready or (self._tls and self._tls.began))
+        began = self.ready or (self._tls and self._tls.began) or (self._tunnel and self._tunnel.began)
+        return bool(self._unsent) or not began
 
     def progress(self) -> None:
         """Carry the connection or a half-sent request on; ready is true when requests can be sent.
 
         Raises:
-            OSError: the connection failed, or the TLS handshake.
+            OSError: the connection failed, the proxy refused, or the TLS handshake failed.
         """
         if self.ready:
             self._flush()
@@ -88,6 +92,10 @@ class Transport:
         code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
+        if self._tunnel and not self._tunnel.is_open:
+            self._open(self._tunnel)
+            if not self._tunnel.is_open:
+                return
         if self._tls is None:
             self.ready = True
             return
@@ -96,6 +104,14 @@ class Transport:
                 self._tls.take(self._socket.recv(_READ_BYTES))
         self.ready = self._tls.handshake()
         self._unsent += self._tls.outgoing()
+        self._flush()
+
+    def _open(self, tunnel: Tunnel) -> None:
+        if not tunnel.began:
+            self._unsent = tunnel.request()
+        elif not self._unsent:
+            with contextlib.suppress(BlockingIOError):
+                tunnel.take(self._socket.recv(_READ_BYTES))
         self._flush()
 
     def prepare(self, request: bytes) -> bytes:
