@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
 
 from lpxdoctor.decode.limits import Cause, Limit, answer_ms, is_client_limited, limit, told
@@ -14,6 +14,7 @@ _MORE_A_CHUNK = 1.5  # tokens, in relation to the first rung
 _BUNDLED = 0.3  # of the reads
 _MEMORY_SHARE = 0.5  # of a step's growth; at most about 0.9 of the peak bandwidth can be had
 _CLEAR_SHARES = (0.3, 0.7)
+_ARITHMETIC_SHARE = 0.25  # less of a step's growth, and scheduling or sampling may be what grows
 _QUEUED_SHARE = 0.7  # of the growth of an answer's time that is before its first token
 _LATE_SHARE = 0.4
 _STILL_TPOT = 1.2
@@ -24,6 +25,9 @@ class _Why:
     cause: Cause
     confidence: str
     seen: tuple[str, ...]
+
+
+_OPEN = _Why(Cause.STEP, "low", ("memory or arithmetic: name the model's config with --model-config to tell",))
 
 
 def knee(rungs: Sequence[Rung]) -> Knee:
@@ -102,7 +106,7 @@ def _at_cap(rungs: Sequence[Rung], capped: Rung, held: Limit) -> Knee:
     """Return the knee at the engine's own limit: the largest rung that it ran whole."""
     fits = [rung.concurrency for rung in rungs if rung.concurrency < capped.concurrency]
     at = max(fits, default=held.running)
-    what = "--max-num-seqs, or as many as it holds back," if held.cause is Cause.MAX_NUM_SEQS else "the KV cache"
+    what = "--max-num-seqs of the engine" if held.cause is Cause.MAX_NUM_SEQS else "the KV cache"
     return Knee(
         concurrency=at,
         cause=held.cause.value,
@@ -114,12 +118,11 @@ def _at_cap(rungs: Sequence[Rung], capped: Rung, held: Limit) -> Knee:
 
 def _why(rungs: Sequence[Rung], found: Rung) -> _Why:
     first, later = rungs[0], _after(rungs, found)
-    return (
-        (_front_end(first, later[0]) if _grew_before_first_token(found, later[0]) >= _LATE_SHARE else None)
-        or _queueing(found, later[-1])
-        or _step(first, later[-1])
-        or _Why(Cause.STEP, "low", ("memory or arithmetic: name the model's config with --model-config to tell",))
-    )
+    late = _front_end(first, later[0])
+    if late and _grew_before_first_token(found, later[0]) >= _LATE_SHARE:
+        return late
+    why = _queueing(found, later[-1]) or _step(first, later[-1]) or _OPEN
+    return replace(why, seen=(*why.seen, *late.seen[:1])) if late else why
 
 
 def _front_end(first: Rung, rung: Rung) -> _Why | None:
@@ -164,14 +167,18 @@ def _step(first: Rung, last: Rung) -> _Why | None:
     grew = high.step_ms - low.step_ms
     memory = high.weights_ms + high.kv_cache_ms - low.weights_ms - low.kv_cache_ms
     share = memory / grew
-    clear = share <= _CLEAR_SHARES[0] or share >= _CLEAR_SHARES[1]
     seen = (
         f"from {first.concurrency} to {last.concurrency} at once a step grew by {grew:.2f} ms; "
         f"reading memory at full bandwidth explains {memory:.2f} of them"
     )
-    cause = Cause.BANDWIDTH if share >= _MEMORY_SHARE else Cause.COMPUTE
-    sums = f"arithmetic at its peak takes {high.compute_ms:.2f} of {high.step_ms:.2f} ms" if high.compute_ms else ""
-    return _Why(cause, "high" if clear else "medium", (seen, *([f"{sums} at {last.concurrency}"] if sums else ())))
+    if share >= _MEMORY_SHARE:
+        return _Why(Cause.BANDWIDTH, "high" if share >= _CLEAR_SHARES[1] else "medium", (seen,))
+    if low.compute_ms is None or high.compute_ms is None:
+        return _Why(Cause.COMPUTE, "medium", (seen,))
+    arithmetic = high.compute_ms - low.compute_ms
+    sure = share <= _CLEAR_SHARES[0] and arithmetic >= _ARITHMETIC_SHARE * grew
+    sums = f"arithmetic at its peak explains {arithmetic:.2f}, and the rest is work that every request brings"
+    return _Why(Cause.COMPUTE, "high" if sure else "medium", (seen, sums))
 
 
 def _beyond(found: Rung, later: Sequence[Rung]) -> str:

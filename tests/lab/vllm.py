@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.lab.engine import container, docker, free_port, wait_until
 
 MAX_MODEL_LEN = 1024
+MAX_NUM_SEQS = 4  # of the shared one: few enough that a ladder meets it
 COMMAND = (
     *("-m", "vllm.entrypoints.openai.api_server", "--model", "/model", "--load-format", "dummy"),
     *("--served-model-name", "tiny", "--enforce-eager", "--max-model-len", str(MAX_MODEL_LEN)),
@@ -39,7 +40,8 @@ def options(model_dir: Path, port: str) -> tuple[str, ...]:
 def started(image: str, model_dir: Path) -> Generator[Server]:
     """Serve the model with random weights until the block ends; within about a minute on two cores."""
     port = free_port()
-    with container(image, *options(model_dir, f"{port}"), command=COMMAND) as identity:
+    command = (*COMMAND, "--max-num-seqs", f"{MAX_NUM_SEQS}")
+    with container(image, *options(model_dir, f"{port}"), command=command) as identity:
         server = Server(f"http://127.0.0.1:{port}", "tiny", identity)
         wait_until(lambda: _is_ready(server), "vLLM", lambda: docker("logs", "--tail", "30", identity), timeout_s=240)
         yield server
