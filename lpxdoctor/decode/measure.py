@@ -8,11 +8,11 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from lpxdoctor.decode import engine, gauges, origin
-from lpxdoctor.decode.ceiling import Served, ceilings
 from lpxdoctor.decode.dialect import negotiated, refusal
 from lpxdoctor.decode.gpu import Sampler
 from lpxdoctor.decode.hooks import Hooks
@@ -27,7 +27,9 @@ from lpxdoctor.decode.validity import judge
 from lpxdoctor.decode.workload import Dialect, Workload
 from lpxdoctor.errors import UsageError
 from lpxdoctor.policy import Ladder as Policy
-from lpxdoctor.sizing.model import Model
+
+if TYPE_CHECKING:
+    from lpxdoctor.sizing.model import Model
 
 LEAST_REQUESTS = 16
 _REQUESTS_PER_SLOT = 4
@@ -100,7 +102,9 @@ def measure(
     return _with_ceilings(made, target, model, sampler)
 
 
-def _with_ceilings(made: Profile, target: Target, model: tuple[Model, str] | str, sampler: Sampler) -> Profile:
+def _with_ceilings(made: Profile, target: Target, model: "tuple[Model, str] | str", sampler: Sampler) -> Profile:
+    from lpxdoctor.decode.ceiling import Served, ceilings  # noqa: PLC0415 - sizing is not what delays the first request
+
     found = model if isinstance(model, str) else None
     if not isinstance(model, str):
         served = Served(
