@@ -40,6 +40,7 @@ class _Head(msgspec.Struct, frozen=True):
     driver: str | None = None
     names: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
+    xids_from: str | None = None
     failure: str | None = None
 
 
@@ -59,6 +60,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 class _Line(msgspec.Struct, frozen=True):
     at_ns: int
     gpus: tuple[Reading, ...]
+    xids: tuple[tuple[int, int], ...] = ()  # GPU's index, code
 
 
 class Sampler:
@@ -69,6 +71,7 @@ class Sampler:
         self.driver: str | None = None
         self.names: tuple[str, ...] = ()
         self.cards: tuple[Card, ...] = ()
+        self.xids_from: str | None = None  # where errors of the GPUs are looked for, None: nowhere
         self._process = process
         self._output = output
 
@@ -81,6 +84,7 @@ class Sampler:
             if lines:
                 head = msgspec.json.decode(lines[0], type=_Head)
                 self.driver, self.names, self.cards = head.driver, head.names, head.cards
+                self.xids_from = head.xids_from
                 self.failure = head.failure or (None if head.names else "NVML knows no GPU")
             elif ended:
                 self.failure = f"the sampler ended, or said nothing within {_HEAD_TIMEOUT_S} s"
@@ -93,9 +97,17 @@ class Sampler:
         if self.failure is not None:
             return ()
         lines = [msgspec.json.decode(line, type=_Line) for line in self._lines()[1:]]
-        during = [line.gpus for line in lines if began_ns <= line.at_ns <= ended_ns]
-        uses = (summary(index, name, [gpus[index] for gpus in during]) for index, name in enumerate(self.names))
+        during = [line for line in lines if began_ns <= line.at_ns <= ended_ns]
+        uses = (
+            summary(index, name, [line.gpus[index] for line in during], self._xids(during, index))
+            for index, name in enumerate(self.names)
+        )
         return tuple(use for use in uses if use is not None)
+
+    def _xids(self, lines: Sequence[_Line], index: int) -> tuple[int, ...] | None:
+        if self.xids_from is None:
+            return None
+        return tuple(code for line in lines for where, code in line.xids if where == index)
 
     def _lines(self) -> list[bytes]:
         """Return the complete lines so far; the file's position is the sampler's and stays where it is."""
@@ -124,11 +136,15 @@ def sampled(*, local: bool) -> Generator[Sampler]:
                 process.kill()
 
 
-def summary(index: int, name: str, readings: Sequence[Reading]) -> GpuUse | None:
-    """Summarise one GPU's readings over a rung; None when it was idle. One that does not tell is not idle."""
+def summary(index: int, name: str, readings: Sequence[Reading], xids: tuple[int, ...] | None = None) -> GpuUse | None:
+    """Summarise one GPU's readings over a rung; None when it was idle. One that does not tell is not idle.
+
+    xids are the errors that it reported meanwhile, None when they were not looked for.
+    """
     utilization = _known([reading.utilization for reading in readings])
     busy = sum(utilization) / len(utilization) if utilization else None
-    if not readings or (busy is not None and busy < _BUSY_PERCENT):
+    idle = busy is not None and busy < _BUSY_PERCENT
+    if not readings or (idle and not xids):
         return None
     sm, memory = _known([r.sm_mhz for r in readings]), _known([r.memory_mhz for r in readings])
     used = _known([r.memory_mib for r in readings])
@@ -148,6 +164,7 @@ def summary(index: int, name: str, readings: Sequence[Reading]) -> GpuUse | None
         memory_mib=(used[0], used[-1]) if used else None,
         slowed_share={reason: count / len(masks) for reason, count in slowed.items()},
         process_groups=max(groups, default=None),
+        xids=xids,
     )
 
 

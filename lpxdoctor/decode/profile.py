@@ -102,6 +102,7 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: tuple[int, int] | None  # first, last
     slowed_share: dict[str, float]  # reason -> share of the samples
     process_groups: int | None  # unrelated groups of processes with memory on it, null when not told
+    xids: tuple[int, ...] | None = None  # codes of the errors that it reported meanwhile, null when nobody could tell
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):

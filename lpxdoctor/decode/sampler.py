@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lpxdoctor.decode.xid_watch import XidWatch
+
 _INTERVAL_S = 0.5
 # PROC_PID_INIT_INO: only in the first PID namespace do NVML's process ids mean what /proc shows.
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
@@ -30,11 +32,14 @@ def main() -> int:
         names = [_text(nvml.nvmlDeviceGetName(handle)) for handle in handles]
     except nvml.NVMLError as error:
         return _say({"failure": f"NVML: {error}"})
-    _say({"driver": driver, "names": names, "cards": [_card(nvml, handle) for handle in handles]})
-    parent = os.getppid()
+    watch = XidWatch(nvml, handles)
+    cards = [_card(nvml, handle) for handle in handles]
+    _say({"driver": driver, "names": names, "cards": cards, "xids_from": watch.source})
+    parent, xids = os.getppid(), list[tuple[int, int]]()
     while os.getppid() == parent:
-        _say({"at_ns": time.monotonic_ns(), "gpus": [_sample(nvml, handle) for handle in handles]})
-        time.sleep(_INTERVAL_S)
+        gpus = [_sample(nvml, handle) for handle in handles]
+        _say({"at_ns": time.monotonic_ns(), "gpus": gpus, "xids": xids})
+        xids = watch.wait(_INTERVAL_S)
     return 0
 
 

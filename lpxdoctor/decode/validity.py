@@ -93,8 +93,16 @@ def _reasons(
         if foreign > _FOREIGN_TOKENS_SHARE * engine.received_tokens:
             yield f"the engine served others at the same time ({foreign:.0f} tokens that are not ours)"
     for gpu in gpus:
-        for reason, share in gpu.slowed_share.items():
-            yield f"GPU {gpu.index} was slowed down ({reason}) in {share:.0%} of the samples"
+        yield from _gpu_reasons(gpu)
+
+
+def _gpu_reasons(gpu: GpuUse) -> Iterator[str]:
+    for reason, share in gpu.slowed_share.items():
+        yield f"GPU {gpu.index} was slowed down ({reason}) in {share:.0%} of the samples"
+    if gpu.xids:
+        yield f"GPU {gpu.index} reported Xid {', '.join(str(code) for code in sorted(set(gpu.xids)))}"
+    if (gpu.process_groups or 0) > 1:
+        yield f"GPU {gpu.index} was shared: {gpu.process_groups} unrelated groups of processes have memory on it"
 
 
 def _client_limits(client: ClientBound) -> Iterator[str]:
@@ -141,8 +149,6 @@ def _surrounding_notes(recording: Recording, engine: EngineDelta | None, gpus: t
     if uncounted:
         yield f"{len(uncounted)} requests that do not count failed too ({uncounted[0].failure[:80]})"
     for gpu in gpus:
-        if (gpu.process_groups or 0) > 1:
-            yield f"GPU {gpu.index} holds memory of {gpu.process_groups} unrelated groups of processes"
         if gpu.memory_mib and gpu.memory_mib[1] > gpu.memory_mib[0] * (1 + _MEMORY_GROWTH):
             yield f"memory of GPU {gpu.index} grew from {gpu.memory_mib[0]} to {gpu.memory_mib[1]} MiB"
 

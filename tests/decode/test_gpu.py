@@ -1,8 +1,12 @@
 """GPUs during a run: readings become a summary, and where nothing can be sampled the reason is kept."""
 
+import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from lpxdoctor.decode.gpu import Reading, sampled, summary
+from lpxdoctor.decode.xid_watch import XidWatch
 
 
 def reading(**changes: Any) -> Reading:
@@ -29,6 +33,77 @@ def test_a_busy_gpu_is_summarised() -> None:
 def test_an_idle_gpu_is_left_out() -> None:
     assert summary(0, "NVIDIA L4", [reading(utilization=0), reading(utilization=4)]) is None
     assert summary(0, "NVIDIA L4", []) is None
+
+
+def test_an_idle_gpu_with_an_error_is_not_left_out() -> None:
+    use = summary(0, "NVIDIA L4", [reading(utilization=0)], (79,))
+    assert use is not None
+    assert use.xids == (79,)
+    assert summary(0, "NVIDIA L4", [reading(utilization=0)], ()) is None
+
+
+def test_errors_are_read_from_the_kernel_log_where_nvml_has_no_events(tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    log.write_text("4,1,1,-;NVRM: Xid (PCI:0000:65:00): 79, an old one\n")
+    watch = XidWatch(Library(has_events=False), [0, 1], str(log))
+    assert watch.source == "kernel log"
+    with log.open("a") as line:
+        line.write("4,2,2,-;NVRM: Xid (PCI:0000:B3:00): 48, pid=7, name=python3, DBE\n4,3,3,-;usb 1-1: new device\n")
+    assert watch.wait(5) == [(1, 48)]
+    assert watch.wait(0.15) == []
+
+
+def test_errors_come_from_nvml_where_it_has_events() -> None:
+    library = Library(has_events=True)
+    watch = XidWatch(library, [0, 1], "/dev/null")
+    assert watch.source == "NVML"
+    assert watch.wait(0.15) == []
+    library.events.append((1, 94))
+    began = time.monotonic()
+    assert watch.wait(5) == [(1, 94)]
+    assert time.monotonic() - began < 2
+
+
+def test_where_nobody_tells_errors_nothing_is_claimed(tmp_path: Path) -> None:
+    watch = XidWatch(Library(has_events=False), [0], str(tmp_path / "none"))
+    assert watch.source is None
+    assert watch.wait(0.05) == []
+
+
+class Library:
+    """What NVML's events look like to a program; there is no GPU here whose driver could report one."""
+
+    class NVMLError(Exception):
+        pass
+
+    nvmlEventTypeXidCriticalError = 8  # noqa: N815 - its own name
+
+    def __init__(self, *, has_events: bool) -> None:
+        self.has_events = has_events
+        self.events: list[tuple[int, int]] = []
+
+    def nvmlEventSetCreate(self) -> str:  # noqa: N802
+        return "set"
+
+    def nvmlEventSetFree(self, _events: str) -> None:  # noqa: N802
+        return None
+
+    def nvmlDeviceRegisterEvents(self, _handle: int, kinds: int, _events: str) -> None:  # noqa: N802
+        if not self.has_events or kinds != 8:
+            raise self.NVMLError("Not Supported")
+
+    def nvmlEventSetWait_v2(self, _events: str, timeout_ms: int) -> SimpleNamespace:  # noqa: N802
+        if not self.events:
+            time.sleep(timeout_ms / 1000)
+            raise self.NVMLError("Timeout")
+        device, code = self.events.pop()
+        return SimpleNamespace(device=device, eventData=code)
+
+    def nvmlDeviceGetIndex(self, device: int) -> int:  # noqa: N802
+        return device
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(busId=(b"00000000:65:00.0", b"00000000:B3:00.0")[handle])
 
 
 def test_what_a_gpu_does_not_tell_is_null() -> None:
