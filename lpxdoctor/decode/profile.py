@@ -3,6 +3,7 @@
 What could not be known is null and stands in `unknown` with the reason; nothing is guessed.
 """
 
+import re
 from typing import Any
 
 import msgspec
@@ -11,6 +12,9 @@ from lpxdoctor.decode.kept import RunVariance, Samples
 from lpxdoctor.errors import UsageError
 
 SCHEMA = 1
+# No string of JSON has a line break as such, so these are lists and nothing else.
+_NUMBERS = re.compile(r"\[\n\s+((?:[-+.\deE]+,\n\s+)*[-+.\deE]+)\n\s+\]")
+_BREAK = re.compile(r",\n\s+")
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,8 +255,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(profile: Profile) -> str:
-    """Return the profile as JSON text."""
-    return msgspec.json.format(msgspec.json.encode(profile), indent=2).decode() + "\n"
+    """Return the profile as JSON text; a list of numbers is one line, for there are thousands."""
+    text = msgspec.json.format(msgspec.json.encode(profile), indent=2).decode() + "\n"
+    return _NUMBERS.sub(lambda found: f"[{_BREAK.sub(', ', found[1])}]", text)
 
 
 def decode(content: bytes, origin: str) -> Profile:

@@ -39,6 +39,12 @@ def test_a_profile_survives_being_written_and_read() -> None:
     assert decode(encode(PROFILE).encode(), "file") == PROFILE
 
 
+def test_samples_are_a_line_each() -> None:
+    lines = encode(PROFILE).splitlines()
+    assert sum('"ttft_ms": [' in line and line.endswith("],") for line in lines) == len(PROFILE.rungs)
+    assert len(lines) < 300
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"schema": 2}', b'{"schema": 1}', b'"\xff"', b"[" * 9999])
 def test_what_is_no_profile_is_refused(content: bytes) -> None:
     with pytest.raises(UsageError, match=r"p\.json is no baseline"):
