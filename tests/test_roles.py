@@ -105,6 +105,24 @@ def test_what_no_driver_fits_is_refused_with_a_reason(case: dict[str, Any]) -> N
     assert type(caught.value).__name__ == "Refused"
 
 
+@pytest.mark.parametrize(
+    ("release", "flavour"),
+    [
+        ("6.1.0-50-amd64", "amd64"),
+        ("6.1.0-50-cloud-amd64", "cloud-amd64"),
+        ("6.12.48+deb13-cloud-amd64", "cloud-amd64"),
+        ("6.12.48+deb13-amd64", "amd64"),
+        ("6.8.0-85-generic", "generic"),
+        ("6.8.0-1040-aws", "aws"),
+    ],
+)
+def test_a_kernels_flavour_is_read_from_its_release_where_no_package_follows_it(release: str, flavour: str) -> None:
+    of = host(
+        "debian12", kernels=[{"release": release, "headers": False, "module": False}], running=release, flavours=[]
+    )
+    assert f"linux-headers-{flavour}" in plan(of, branch="535")["kernels"]
+
+
 def test_the_roles_call_a_package_the_drivers_as_the_checks_do() -> None:
     load("driver", "driver_plan")
     ours = sys.modules["ansible.module_utils.driver_packages"]

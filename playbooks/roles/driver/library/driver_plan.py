@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -137,7 +136,7 @@ def named(patterns: list[str], branch: int, flavour: str, **more: str) -> list[s
 
 def kernel_flavours(host: Host) -> list[str]:
     """Return the flavours of kernels: of the packages that follow them, else what the releases end with."""
-    ends = (re.sub(r"^[\d.]+-\d+(?:\.[\d.]+)?-", "", kernel["release"]) for kernel in host["kernels"])
+    ends = (re.sub(r"^[\d.]+(?:\+deb\d+)?(?:-\d+(?:\.[\d.]+)?)?-", "", kernel["release"]) for kernel in host["kernels"])
     return host["flavours"] or list(dict.fromkeys(ends))
 
 
@@ -169,9 +168,7 @@ def headers(host: Host, entry: Plan) -> tuple[list[str], list[str]]:
 
 def aligned(host: Host, branch: int, version: str) -> dict[str, str]:
     """Return {package: version} of what must move so that all driver packages of this branch are of one version."""
-    versions = Counter(
-        {v: n for v, n in versions_of(host["packages"]).items() if upstream(v).split(".")[0] == str(branch)}
-    )
+    versions = [v for v in versions_of(host["packages"]) if upstream(v).split(".")[0] == str(branch)]
     fitting = [one for one in versions if not version or upstream(one) == version]
     if not fitting:
         return {}
