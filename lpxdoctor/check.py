@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Generic, Literal, ParamSpec, get_type_hints
 
 P = ParamSpec("P")
@@ -84,7 +85,7 @@ class Check(Generic[P]):
         """Yield what is wrong, given the facts."""
         return self.function(*args, **kwargs)
 
-    @property
+    @cached_property  # worked out once: a fleet asks for it a thousand times
     def parameters(self) -> dict[str, type]:
         """The facts it needs: {parameter: type}."""
         hints = get_type_hints(self.function)
