@@ -20,8 +20,11 @@ from lpxdoctor.errors import UsageError
 from lpxdoctor.tune.service import Hints, NotStartedError, Settings, StoppedError
 
 _POLL_S = 0.5
-_KILL_S = 10.0
-_GRACE_S = 60.0  # an engine with a large model takes some seconds to let the GPU go
+_LOOK_S = 0.1
+# SIGINT first, as Ctrl-C would: an engine that is the first process of a container, where SIGTERM has no effect unless it
+# is handled, ends at that too. A large model takes some seconds to let the GPU go.
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+_GRACE_S = 30.0
 _LOG_LINES = 400
 _TAIL = 15
 
@@ -152,15 +155,14 @@ def _not_started(why: str, log: Path) -> NotStartedError:
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
     """End the group, first gently; return when none of it is left, so that the next start finds its memory free."""
-    deadline = time.monotonic() + _GRACE_S
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number in _ENDS:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
+        deadline = time.monotonic() + _GRACE_S
         while _lives(process) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        deadline = time.monotonic() + _KILL_S
+            time.sleep(_LOOK_S)
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_KILL_S)
+        process.wait(_GRACE_S)
 
 
 def _lives(process: subprocess.Popen[bytes]) -> bool:

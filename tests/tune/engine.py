@@ -1,6 +1,6 @@
 """A program that is started as an engine is: `engine.py --port N [options]` answers /health, and has its whims.
 
---fails WORDS: says so and ends with status 3. --stubborn: ignores SIGTERM. --child: has a child of its own.
+--fails WORDS: says so and ends with status 3. --stubborn: ignores SIGINT and SIGTERM. --child: has a child of its own.
 --never: does not answer. --note FILE: writes its process ids there.
 """
 
@@ -35,7 +35,8 @@ def main() -> None:
         print(f"INFO starting\nValueError: {options.fails}\nINFO the end", flush=True)
         sys.exit(3)
     if options.stubborn:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
     pids = [os.getpid()]
     if options.child:
         pids.append(subprocess.Popen(("sleep", "300")).pid)
