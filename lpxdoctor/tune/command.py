@@ -21,8 +21,8 @@ from lpxdoctor.tune.service import Hints, NotStartedError, Settings, StoppedErro
 
 _POLL_S = 0.5
 _LOOK_S = 0.1
-# SIGINT first, as Ctrl-C would: an engine that is the first process of a container, where SIGTERM has no effect unless it
-# is handled, ends at that too. A large model takes some seconds to let the GPU go.
+# SIGINT first, as Ctrl-C would: Python handles it from its first moment on, while SIGTERM has no effect on the first
+# process of a container until that handles it. A large model takes some seconds to let the GPU go.
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _GRACE_S = 30.0
 _LOG_LINES = 400
