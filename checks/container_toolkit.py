@@ -199,7 +199,7 @@ def reload_loses_gpus(container: Container, engines: Engines) -> Iterator[Findin
             yield Finding(f"{engine.name} got its GPUs through the toolkit's hook", engine.name, seen)
 
 
-@check("container.device-links-missing", Severity.INFO, layer="deployment", after=["host.no-gpu"])
+@check("container.device-links-missing", Severity.INFO, layer="deployment", after=["host.no-gpu"], fix="container")
 def device_links_missing(container: Container, driver: Driver) -> Iterator[Finding]:
     """The GPU's device numbers have no links in /dev/char.
 
