@@ -64,6 +64,16 @@ class Tune(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     sure: float  # geometric mean of the probabilities of greedy tokens from which on it is
 
 
+class Provision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `provision` asks of an engine before its host counts as done."""
+
+    concurrencies: tuple[int, ...]  # requests at once of the short baseline
+    requests: int  # for each of them
+    input_len: int  # tokens
+    output_len: int  # tokens
+    least_share: float  # of the canary's tokens/s
+
+
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A finding that the site accepts until a date, with the reason."""
 
@@ -81,6 +91,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ladder: Ladder
     compare: Compare
     tune: Tune
+    provision: Provision
     disabled: tuple[str, ...] = ()
     severity: dict[str, str] = {}
     waivers: tuple[Waiver, ...] = ()

@@ -20,6 +20,7 @@ COMMANDS = {
     "plan": "Say whether a model fits a GPU, with what engine arguments, and how fast it can be.",
     "deploy": "Roll out the pinned vLLM container and wait until it is healthy.",
     "undeploy": "Remove a deployed engine.",
+    "provision": "Put many servers right, batch by batch, each gated by its check and its engine's baseline.",
     "bundle": "Carry packages, wheels and images to hosts without a network, in one verified archive.",
     "baseline": "Measure TTFT, TPOT and tokens/s of a running engine.",
     "compare": "Tell whether one baseline is slower than another, and what differs.",
