@@ -24,7 +24,7 @@ def command(id_: str) -> int:
     for label, text in (("Why", check.why), ("Fix", check.cure), ("Source", check.source)):
         print(f"{label}:\n{textwrap.indent(text, '  ')}\n")
     if check.fix and (bundled.PLAYBOOKS / f"{check.fix}.yml").exists():
-        print(f"The playbook that puts it right: {check.fix}")
+        print(f"The playbook that puts it right: {check.fix}. Type: lpxdoctor fix {check.id}")
     if check.after:
         print(f"Not judged while one of these fails: {', '.join(check.after)}")
     if waits:

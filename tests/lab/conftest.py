@@ -3,13 +3,15 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from lpxdoctor import galaxy
 from tests.lab.engine import docker
+from tests.lab.faults import Ward, ward_of
+from tests.lab.hosts import Host
 from tests.lab.said import OURS, Doctor, Said
 
 
@@ -41,6 +43,16 @@ def doctor(docker_engine: None, environment: dict[str, str]) -> Doctor:
         return Said(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+@pytest.fixture
+def to_ward(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[Host], Ward]:
+    """Return what makes a ward of a host: lpxdoctor runs in this process, with a state directory of its own."""
+    for name in ("XDG_STATE_HOME", "ANSIBLE_COLLECTIONS_PATH"):
+        monkeypatch.setenv(name, environment[name])
+    return lambda host: ward_of(host, tmp_path, lambda: capsys.readouterr().out)
 
 
 @pytest.fixture

@@ -1,23 +1,27 @@
 """A lab host in, one that is judged as a GPU server out: it shows a recorded card, and a kernel as if it had booted it.
 
 What is shown and not there: the PCI devices of tests/hosts/h200-cdi, mounted over /sys/bus/pci/devices; that this is no
-container; that the newest installed kernel runs, started with a plain command line. All else on the host is what it is:
-its packages, its files, its initramfs, its Docker Engine. What no container can have, a loaded kernel module above all,
-is left out of the judgement by the site policy POLICY.
+container; that the newest installed kernel runs, started with a plain command line; that nouveau takes the card at a
+boot whose initramfs has nouveau and no line that blocks it. All else is what it is: packages, files, the initramfs, the
+Docker Engine. What no container can have, a loaded kernel module above all, is left out of the judgement by the site
+policy POLICY.
 """
 
 import io
 import json
 import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from lpxdoctor import cli
 from tests.lab.engine import docker
-from tests.lab.hosts import Host
+from tests.lab.hosts import Host, write_inventory
 
 RECORDED = Path(__file__).resolve().parents[1] / "hosts" / "h200-cdi" / "evidence.json"
 ADDRESS = "0000:00:06.0"  # of the card in that record
 PLACE = "/opt/lab-illusion"
-DRIVER = "nvidia"  # bound to the card, as recorded
 # Judged on the module in memory, or by opening the card: no container of this lab can have either.
 POLICY = """
 disabled = [
@@ -50,6 +54,14 @@ if [ -n "$release" ]; then
     echo "BOOT_IMAGE=/boot/vmlinuz-$release root=/dev/vda1 ro quiet" > {PLACE}/cmdline
     over {PLACE}/osrelease /proc/sys/kernel/osrelease
     over {PLACE}/cmdline /proc/cmdline
+    driver=nvidia
+    rm -rf /tmp/initramfs
+    if unmkinitramfs "/boot/initrd.img-$release" /tmp/initramfs 2>/dev/null; then
+        found=$(find /tmp/initramfs -name 'nouveau.ko*')
+        grep -rqs '^blacklist nouveau' /tmp/initramfs --include='*.conf' || driver=${{found:+nouveau}}
+    fi
+    rm -rf /tmp/initramfs
+    sed -i "s/^DRIVER=.*/DRIVER=${{driver:-nvidia}}/" {PLACE}/pci/{ADDRESS}/uevent
 fi
 """
 
@@ -60,10 +72,53 @@ def show_gpu(host: Host) -> None:
     host.ssh("systemctl daemon-reload && systemctl enable --now lab-illusion.service")
 
 
-def bind_card(host: Host, driver: str) -> None:
-    """Have the card be bound to another driver, such as nouveau; "" for none."""
-    line = f"/^DRIVER=/d;1i DRIVER={driver}" if driver else "/^DRIVER=/d"
-    host.ssh(f"sed -i '{line}' {PLACE}/pci/{ADDRESS}/uevent")
+@dataclass(frozen=True)
+class Ward:
+    """A host to plant faults in, and how lpxdoctor is run on it, in this process and over SSH."""
+
+    host: Host
+    options: tuple[str, ...]  # of check and fix
+    said: Callable[[], str]  # what was printed since it was asked last
+    directory: Path  # of the test
+
+    def plant(self, script: str) -> None:
+        """Do to the host what an operator or a package did."""
+        self.host.ssh(f"set -eu\n{script}", timeout_s=300)
+
+    def run(self, *argv: str) -> tuple[int, Any]:
+        """Return lpxdoctor's exit status and the JSON that it printed."""
+        self.said()
+        status = cli.run([*argv, "--format", "json", "--no-container-test", *self.options])
+        return status, json.loads(self.said())
+
+    def found(self, id_: str) -> bool:
+        """Tell whether check finds it; a host or check that could not be judged fails the test."""
+        _, fleet = self.run("check", id_)
+        (row,) = fleet["hosts"]
+        state = row["report"]["checks"][id_]
+        assert state in ("found", "pass", "not applicable"), (state, row)
+        return bool(state == "found")
+
+    def put_right(self, id_: str, playbook: str, *how: str) -> None:
+        """Assert that check finds a fault, that fix plans one playbook for it and removes it, and check is green."""
+        assert self.found(id_)
+        status, planned = self.run("fix", id_, "--plan", *how)
+        (host,) = planned["hosts"]
+        assert status in (1, 2)
+        assert [(step["playbook"], step["ids"]) for step in host["steps"]] == [(playbook, [id_])]
+        status, done = self.run("fix", id_, "--yes", *how)
+        (host,) = done["hosts"]
+        assert (status, host["failure"], host["refused"]) == (0, "", "")
+        assert host["removed"] == [id_]
+        assert not self.found(id_)
+
+
+def ward_of(host: Host, directory: Path, said: Callable[[], str]) -> Ward:
+    """Return a host's ward, with its inventory and policy written to a directory."""
+    policy = directory / "policy.toml"
+    policy.write_text(POLICY)
+    inventory = write_inventory(directory / "inventory.yml", [host])
+    return Ward(host, ("-i", str(inventory), "--policy", str(policy)), said, directory)
 
 
 def _files() -> bytes:
