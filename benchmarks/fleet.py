@@ -152,7 +152,12 @@ def asking(count: int, rounds: int) -> tuple[list[str], bool]:
             collect = (PROGRAM, "collect", "-i", inventory, "--no-container-test")
             at_once = (*collect, f"--output={target}", f"--forks={count}")
             few = (*collect, f"--output={target}-few", "--forks=5")
-            commands = ((at_once, {}), (few, {}), (setup, cold), (setup, {**cold, "ANSIBLE_PIPELINING": "True"}))
+            commands: tuple[tuple[Sequence[str], dict[str, str]], ...] = (
+                (at_once, {}),
+                (few, {}),
+                (setup, cold),
+                (setup, {**cold, "ANSIBLE_PIPELINING": "True"}),
+            )
             for own, (argv, environment) in zip(runs.values(), commands, strict=True):
                 before = sum(map(used_s, groups))
                 done = measured(argv, **environment)

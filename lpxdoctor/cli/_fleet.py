@@ -3,6 +3,7 @@
 import datetime
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import msgspec
@@ -64,7 +65,8 @@ def answers(hosts: Sequence[fleet.FleetHost], probes: Iterable[Probe], how: Aski
 def live(named: Source, checks: Sequence[Check[...]], row: Judge, how: Asking) -> list[HostDocument]:
     """Return the rows of an inventory's hosts, asked now and judged as they answer."""
     hosts = fleet.hosts(named)
-    rows = {name: row((name, answer)) for name, answer in answers(hosts, probes_of(checks), how)}
+    with closing(answers(hosts, probes_of(checks), how)) as asked:
+        rows = {name: row((name, answer)) for name, answer in asked}
     return [rows[host.name] for host in hosts]
 
 
@@ -73,10 +75,11 @@ def record(named: Source, probes: Iterable[Probe], path: str, how: Asking) -> in
     hosts = fleet.hosts(named)
     directory = recorded.prepare(path)
     silent: list[str] = []
-    for name, answer in answers(hosts, probes, how):
-        recorded.write(directory, name, answer)
-        if isinstance(answer, fleet.NoAnswer):
-            silent.append(f"{name} did not answer: {answer.reason}\n  {answer.do}")
+    with closing(answers(hosts, probes, how)) as asked:
+        for name, answer in asked:
+            recorded.write(directory, name, answer)
+            if isinstance(answer, fleet.NoAnswer):
+                silent.append(f"{name} did not answer: {answer.reason}\n  {answer.do}")
     for line in silent:
         print(line, file=sys.stderr)
     print(

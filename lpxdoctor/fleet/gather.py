@@ -141,6 +141,8 @@ class _Loop:
                 f"There is no {argv[0]} on this machine, by which {host.name} is reached.\n"
                 "Install it: apt-get install openssh-client sudo"
             ) from None
+        except OSError as error:  # too many processes or open files
+            return NoAnswer(f"ssh could not be started here: {error.strerror}", "Lower --forks.")
         talk = _Talk(host, process, time.monotonic() + self._limit_s, memoryview(self._payload.body))
         for pipe, event in (
             (process.stdin, selectors.EVENT_WRITE),
@@ -204,7 +206,8 @@ class _Loop:
         status = talk.process.poll()
         if status is None or self._unread(talk):
             return None
-        said = talk.out[-_SAID_BYTES:] + b"\n" + talk.said  # a log-in that is refused may say so on standard output
+        # A log-in that is refused may say so on standard output.
+        said = talk.out.partition(self._payload.mark)[0][-_SAID_BYTES:] + b"\n" + talk.said
         return refusal(said.decode("utf-8", "replace"), talk.address, status)
 
     def _late(self, talk: _Talk) -> NoAnswer:

@@ -13,8 +13,8 @@ _PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 8, -1)), "/us
 TOO_OLD = 86  # what the start line ends with in a Python that cannot run the collector
 # $0 is the start line. -I -S: neither the user's nor the site's modules can stand in for the standard library's.
 _TRY = (
-    "for p in {pythons}; do command -v $p >/dev/null 2>&1 || continue; "
-    '$p -I -S -c "$0"; s=$?; [ $s = {too_old} ] || exit $s; old="$old $p"; done; '
+    'for p in {pythons}; do command -v "$p" >/dev/null 2>&1 || continue; '
+    '"$p" -I -S -c "$0"; s=$?; [ $s = {too_old} ] || exit $s; old="$old $p"; done; '
     'echo "lpxdoctor: ${{old:+too old:}}${{old:-no python at {pythons}}}" >&2; exit {too_old}'
 )
 # No terminal, forwarding or command of the user's ssh_config: the channel carries bytes, many times at once.

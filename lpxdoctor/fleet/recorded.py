@@ -23,7 +23,9 @@ def prepare(path: str) -> Path:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(directory.iterdir()):
-            raise UsageError(f"{path} is not empty: evidence of other hosts in it would count as this fleet's.")
+            raise UsageError(
+                f"{path} is not empty: what is in it would be judged as hosts of this fleet.\nGive -o a new directory."
+            )
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     return directory

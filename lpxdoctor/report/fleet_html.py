@@ -90,12 +90,12 @@ def _odd(report: FleetDocument) -> str:
         others = "; ".join(
             f'<span class="odd">{escape(value.value)}</span> on {escape(_few(value.hosts))}' for value in drift.others
         )
-        most = f", {escape(drift.majority)} on the other {drift.majority_hosts:,}" if drift.majority else ""
+        most = f"; {escape(drift.majority)} on the other {drift.majority_hosts:,}" if drift.majority else ""
         lines.append(f"<li><b>{escape(drift.fact)}</b>: {others}{most}</li>")
     return "<h2>Odd ones out</h2>\n<ul>\n" + "\n".join(lines) + "\n</ul>\n"
 
 
-def _few(hosts: Sequence[str], shown: int = 12) -> str:
+def _few(hosts: Sequence[str], shown: int = 6) -> str:
     return ", ".join(hosts[:shown]) + (f" and {len(hosts) - shown:,} more" if len(hosts) > shown else "")
 
 

@@ -1,6 +1,7 @@
 """Asking hosts at once: this machine and programs in place of ssh, answers with noise, without end, too long."""
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -101,7 +102,7 @@ def test_a_host_that_answers_badly(
 ) -> None:
     monkeypatch.setattr(gather, "MARGIN_S", 0.0)
     monkeypatch.setattr(gather, "CAP_BYTES", 1 << 20)
-    monkeypatch.setattr(gather.secrets, "token_hex", lambda _: "00ff")
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "00ff")
     monkeypatch.setenv("MARK", "00ff")
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\n{script}\n")

@@ -11,7 +11,7 @@ from lpxdoctor.evidence import Answer, Evidence
 from lpxdoctor.fleet import NoAnswer, recorded
 from lpxdoctor.fleet.spread import spread
 
-ROWS = {
+ROWS: dict[str, Evidence | NoAnswer] = {
     "gpu-1": Evidence("gpu-1", {"file:/x": Answer("y")}),
     "fe80::1%eth0/..": Evidence("fe80::1%eth0/..", {}),
     "gpu-2": NoAnswer("it is away", "Bring it back."),
