@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json")
 _LOOK_LIMIT_S = 30.0
 _INTERRUPTED = 130
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOST_AT_ONCE, _MOST = 4096, 1_000_000
 
 
@@ -151,7 +152,7 @@ def _sizing(hints: "Hints", context: int) -> "Sizing | str":
 
 @contextmanager
 def _stop_flag() -> Generator[list[int]]:
-    """Yield what the first Ctrl-C or SIGTERM fills, so that the run ends in order; the second ends it at once."""
+    """Yield what the first Ctrl-C, SIGTERM or hang-up fills, so that the run ends in order; the second is at once."""
     stopped: list[int] = []
 
     def stop(number: int, _frame: object) -> None:
@@ -160,7 +161,7 @@ def _stop_flag() -> Generator[list[int]]:
         for one, handler in before.items():
             signal.signal(one, handler)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in _STOPS}
     try:
         yield stopped
     finally:

@@ -58,7 +58,7 @@ def compare(a: Profile, b: Profile, policy: Compare, *, resamples: int = RESAMPL
     found = changes(pairs, noise, false_alarm=policy.false_alarm, resamples=resamples) if pairs else {}
     rungs = tuple(_compared(one, found, refused.get(one, ""), sides, policy) for one in common)
     overall = _compared(None, found, "", sides, policy) if pairs else None
-    verdict, why = _verdict(rungs, overall)
+    verdict, why = _verdict(rungs, overall, _ended_early(a, b))
     return Comparison(
         a=a,
         b=b,
@@ -109,7 +109,15 @@ def _judged(mine: Mapping[str, Change], policy: Compare) -> tuple[Verdict, str]:
     return Verdict.SAME, ""
 
 
-def _verdict(rungs: Sequence[Compared], overall: Compared | None) -> tuple[Verdict, str]:
+def _ended_early(a: Profile, b: Profile) -> str:
+    """Return why b did not reach what a was measured at, "" where it did or was not to."""
+    stopped = "interrupted" if b.interrupted else b.ladder.stopped if b.ladder else ""
+    reached = {rung.concurrency for rung in b.rungs}
+    missing = [rung.concurrency for rung in a.rungs if rung.concurrency not in reached]
+    return f"{b.id} did not come to {missing[0]} at once: {stopped}" if stopped and missing else ""
+
+
+def _verdict(rungs: Sequence[Compared], overall: Compared | None, ended_early: str) -> tuple[Verdict, str]:
     """Return slower where anything is; a rung that could not be compared is not passed over."""
     if overall is None:
         return Verdict.UNJUDGED, "nothing could be compared" if rungs else "the two have no concurrency in common"
@@ -119,6 +127,8 @@ def _verdict(rungs: Sequence[Compared], overall: Compared | None) -> tuple[Verdi
     refused = sum(not one.changes for one in rungs)
     if refused:
         return Verdict.UNJUDGED, f"{refused} of {len(rungs)} concurrencies could not be compared"
+    if ended_early:
+        return Verdict.UNJUDGED, ended_early
     if overall.verdict is Verdict.UNJUDGED:
         return Verdict.UNJUDGED, overall.why
     faster = any(one.verdict is Verdict.FASTER for one in everything)

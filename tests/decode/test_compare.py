@@ -13,7 +13,7 @@ from lpxdoctor import policy
 from lpxdoctor.cli import run
 from lpxdoctor.decode import noise, store
 from lpxdoctor.decode.compare import Verdict, compare
-from lpxdoctor.decode.profile import Engine, Profile
+from lpxdoctor.decode.profile import Engine, Ladder, Profile
 from lpxdoctor.decode.variables import setups
 from lpxdoctor.errors import UsageError
 from tests.decode.servers import Server, measured
@@ -108,6 +108,17 @@ def test_without_samples_or_a_common_line_nothing_is_judged() -> None:
     assert compare(a, old, POLICY).verdict is Verdict.UNJUDGED
     other = compare(a, measured(replace(SPELLS, concurrencies=(2, 4)), 1), POLICY)
     assert (other.verdict, other.alone) == (Verdict.UNJUDGED, (1, 2, 4, 8, 32))
+
+
+def test_a_run_that_ended_before_the_other_did_is_not_called_equal() -> None:
+    calm = Server(request=0.03)
+    a, b = measured(calm, 1), measured(replace(calm, concurrencies=(1, 8)), 2)
+    assert compare(a, b, POLICY).verdict is Verdict.SAME  # it was not to come further
+    short = msgspec.structs.replace(b, ladder=Ladder(asked=(1, 8, 32), stopped="3 of 16 requests failed"))
+    found = compare(a, short, POLICY)
+    assert (found.verdict, found.alone) == (Verdict.UNJUDGED, (32,))
+    assert "did not come to 32 at once: 3 of 16 requests failed" in found.why
+    assert compare(a, msgspec.structs.replace(b, interrupted=True), POLICY).verdict is Verdict.UNJUDGED
 
 
 def engine(*arguments: str, version: str = "0.25.1", image: str | None = None) -> Engine:
