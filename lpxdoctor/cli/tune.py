@@ -1,5 +1,6 @@
 """lpxdoctor tune: start an engine again and again, one argument changed at a time, and keep what decodes faster."""
 
+import os
 import shlex
 import signal
 import sys
@@ -157,7 +158,7 @@ def _stop_flag() -> Generator[list[int]]:
 
     def stop(number: int, _frame: object) -> None:
         stopped.append(number)
-        _tell("stops: ends the engine that it started")
+        os.write(sys.stderr.fileno(), b"tune: stops: ends the engine that it started\n")  # print may be under way
         for one, handler in before.items():
             signal.signal(one, handler)
 
