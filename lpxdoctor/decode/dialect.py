@@ -64,9 +64,15 @@ def _is_asked(dialect: Dialect, name: str, change: dict[str, Any]) -> bool:
 
 
 def _full_length(target: Target, workload: Workload, timeout_s: float, hooks: Hooks, seen: list[Sample]) -> Dialect:
-    """Return the dialect: with min_tokens where answers end early without, with counts per chunk only where needed."""
+    """Return the dialect: with min_tokens where answers end early without, with counts per chunk only where needed.
+
+    Where text is sent, with as many words as give the tokens asked for.
+    """
     answered = [sample for sample in seen if not sample.failure]
     dialect = workload.dialect
+    told = next((sample.prompt_tokens for sample in answered if sample.prompt_tokens), None)
+    if told and not dialect.is_exact:
+        dialect = replace(dialect, words_per_token=workload.input_len / told)
     if dialect.chunk_usage is ChunkUsage.ALWAYS and all(s.tokens <= len(s.arrivals_ns) for s in answered):
         dialect = replace(dialect, chunk_usage=ChunkUsage.WHEN_NEEDED)
     if all(sample.tokens >= workload.output_len for sample in answered):

@@ -27,6 +27,7 @@ class Dialect:
     chat: bool = False  # /v1/chat/completions, which takes no token ids, instead of /v1/completions
     only: bool = False  # the other of the two is not tried
     token_ids: bool = True  # the prompt as token ids: its length is exact without a tokenizer here
+    words_per_token: float = 1.0  # of text, as this server's tokenizer and template turned out to take it
     chunk_usage: ChunkUsage = ChunkUsage.ALWAYS
     usage: bool = True  # token counts at the end of the stream
     ignore_eos: bool = True
@@ -69,7 +70,8 @@ class Workload:
         if self.dialect.is_exact:
             values = memoryview(chance.randbytes(2 * self.input_len)).cast("H")
             return b'"prompt":[' + b",".join([_SPELLED[value % _IDS] for value in values]) + b"]"
-        text = json.dumps(" ".join(chance.choices(_WORDS, k=self.input_len))).encode()
+        words = max(1, round(self.input_len * self.dialect.words_per_token))
+        text = json.dumps(" ".join(chance.choices(_WORDS, k=words))).encode()
         if not self.dialect.chat:
             return b'"prompt":' + text
         salt = b'"cache_salt":%b,' % json.dumps(name).encode() if self.dialect.cache_salt else b""

@@ -52,6 +52,7 @@ class Script:
     tells_usage: bool = True
     answer_tokens: int = 0  # ends every answer there, unless min_tokens asks for more
     takes_min_tokens: bool = True
+    tokens_per_word: int = 1  # of a prompt
     prompt_tokens: int = 0  # tells this instead of what it got
     ends_in_own_chunk: bool = False
     line_end: str = "\n"
@@ -213,7 +214,7 @@ class Peer:
     def _finish(self, writer: asyncio.StreamWriter, body: dict[str, Any], sent: int) -> None:
         if self.script.ends_in_own_chunk:
             self._event(writer, self._chunk(body, "", "length", sent, sent))
-        prompt = self.script.prompt_tokens or prompt_length(body)
+        prompt = self.script.prompt_tokens or prompt_length(body) * self.script.tokens_per_word
         self._counters["generation_tokens"] += sent + self.script.foreign_tokens
         self._counters["prefix_cache_queries"] += prompt
         self._counters["prefix_cache_hits"] += prompt * self.script.cached_share

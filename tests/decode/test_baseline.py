@@ -134,6 +134,13 @@ def test_one_of_two_endpoints_can_be_chosen(capsys: pytest.CaptureFixture[str]) 
     assert "no /v1/completions" in capsys.readouterr().err
 
 
+def test_text_gets_as_many_words_as_give_the_tokens_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(Script(takes_token_ids=False, tokens_per_word=3)) as peer:
+        assert baseline(peer.url, "--format", "json") in (0, 1)
+    assert {rung["prompt_tokens"] for rung in json.loads(capsys.readouterr().out)["rungs"]} == {24}
+    assert {len(seen.body["prompt"].split()) for seen in peer.seen if isinstance(seen.body["prompt"], str)} == {24, 8}
+
+
 def split_objects(text: str) -> list[str]:
     """Split JSON objects that stand one below the other."""
     return [part + "}" for part in text.split("\n}") if part.strip()]
