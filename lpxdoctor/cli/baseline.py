@@ -77,7 +77,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     flag_value="",
     callback=_ladder,
     metavar="[N,N,...]",
-    help="Climb, powers of two without numbers: end where it stops paying, name the knee and its cause.",
+    help="Climb (powers of two without numbers), end where it tells nothing more, name the knee and its cause.",
 )
 @click.option("--slo", metavar="TARGETS", help="Find the most at once whose p95 holds, as tpot=20ms,ttft=500ms.")
 @click.option(
