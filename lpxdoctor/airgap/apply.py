@@ -1,18 +1,18 @@
 """Use a bundle: an archive and an inventory in; hosts that got everything from it, or one clear error, out."""
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from lpxdoctor import playbook
+from lpxdoctor import fleet, inventory, playbook
 from lpxdoctor.airgap import archive
 from lpxdoctor.airgap.manifest import Manifest
-from lpxdoctor.deploy import failures
 from lpxdoctor.errors import DoctorError, UsageError
+from lpxdoctor.fix import failures
 from lpxdoctor.inventory import Source
 from lpxdoctor.playbook import Outcome, TaskEvent
 
@@ -55,13 +55,15 @@ def apply(
         if manifest_sha256 not in (None, digest):
             raise UsageError(f"{file} has the manifest {digest}, not {manifest_sha256}: it is another bundle.")
         shared = {"bundle_file": str(file.resolve()), "bundle_directory": DIRECTORY}
+        hosts = [host.name for host in fleet.hosts(source)]
         offline = {**manifest.variables, **variables, "offline_repository": f"{DIRECTORY}/packages"}
         steps: list[tuple[str, Mapping[str, Any]]] = [("bundle", shared), *((word, offline) for word in manifest.words)]
         if manifest.images:
             steps.append(("bundle_images", {"bundle_images": [msgspec.to_builtins(one) for one in manifest.images]}))
         changed: dict[str, int] = {}
         for name, given in steps:
-            outcome = _run(name, source, given, own / "collections", on_event)
+            sources = (source, inventory.for_hosts(dict.fromkeys(hosts, given)))
+            outcome = playbook.run(name, sources, collections=own / "collections", on_event=on_event, limit_s=LIMIT_S)
             if outcome.failed:
                 raise _failed(name, outcome)
             for host, count in outcome.changed.items():
@@ -69,16 +71,8 @@ def apply(
     return Applied(manifest=manifest, changed=changed)
 
 
-def _run(
-    name: str, source: Source, given: Mapping[str, Any], collections: Path, on_event: Callable[[TaskEvent], None]
-) -> Outcome:
-    sources: Sequence[Source] = [source, {"all": {"vars": dict(given)}}]
-    return playbook.run(name, sources, collections=collections, on_event=on_event, limit_s=LIMIT_S)
-
-
 def _failed(name: str, outcome: Outcome) -> ApplyError:
-    reasons = [failures.explain(events, host) for host, events in outcome.failed.items()]
+    reasons = [f"{host}: {failures.explain(events, host)}" for host, events in outcome.failed.items()]
     done = f"{name}.yml went well on: {', '.join(outcome.changed)}." if outcome.changed else ""
-    again = "When it is put right, run this again: what is done already stays as it is."
     log = f"What Ansible did: {outcome.log}" if outcome.log else ""
-    return ApplyError("\n".join(part for part in (*reasons, done, again, log) if part))
+    return ApplyError("\n".join(part for part in (*reasons, done, log) if part))

@@ -34,7 +34,7 @@ def command() -> None:
 @click.option("--kernel", "kernels", multiple=True, metavar="RELEASE", help="As uname -r says there; may be repeated.")
 @click.option("--image", "images", multiple=True, metavar="NAME", help="A container image; may be repeated.")
 @click.option("--variant", "variants", multiple=True, help="The image of a pinned engine of images/vllm.toml.")
-@click.option("--vars", "variables", type=click.Path(path_type=Path), metavar="FILE", help="Variables of the roles.")
+@click.option("--vars", "variables", metavar="FILE", help="Variables of the roles.")
 def create(
     *,
     words: tuple[str, ...],
@@ -44,7 +44,7 @@ def create(
     kernels: tuple[str, ...],
     images: tuple[str, ...],
     variants: tuple[str, ...],
-    variables: Path | None,
+    variables: str | None,
 ) -> int:
     """Fetch what the playbooks WORD... need, and write one archive.
 
@@ -52,7 +52,7 @@ def create(
     """
     from lpxdoctor.airgap.create import Wanted, create  # noqa: PLC0415
     from lpxdoctor.airgap.target import named  # noqa: PLC0415
-    from lpxdoctor.airgap.variables import read  # noqa: PLC0415
+    from lpxdoctor.fix.variables import read  # noqa: PLC0415
     from lpxdoctor.report import bundle as report  # noqa: PLC0415
 
     system = named(target)
@@ -62,7 +62,7 @@ def create(
         packages=tuple(dict.fromkeys(packages)),
         kernels=tuple(dict.fromkeys(kernels)),
         images=(*images, *(_reference(name) for name in variants)),
-        variables=read(variables) if variables else {},
+        variables=read(variables or ""),
     )
     made = create(wanted, output or Path(f"lpxdoctor-{system.name}.tar.gz"), lambda step: print(step, file=sys.stderr))
     print(report.made(made))
@@ -95,7 +95,7 @@ def show(file: Path, *, verify: bool, form: str) -> int:
     "--vars", "variables", type=click.Path(path_type=Path), metavar="FILE", help="More variables of the roles."
 )
 @click.option("--sha256", metavar="DIGEST", help="Refuse another bundle than the one whose manifest has this digest.")
-def apply(*, file: Path, local: bool, hosts: str | None, variables: Path | None, sha256: str | None) -> int:
+def apply(*, file: Path, local: bool, hosts: str | None, variables: str | None, sha256: str | None) -> int:
     """Verify a bundle, bring it to the hosts, and run its playbooks with it as the only source of packages.
 
     Exit status: 0 done, 2 a host failed, 64 the archive is not what was packed (nothing was changed).
@@ -106,10 +106,10 @@ def apply(*, file: Path, local: bool, hosts: str | None, variables: Path | None,
     if source is None:
         raise UsageError("Where to?\nGive --local for this machine, or -i with hosts: -i root@10.0.0.5")
     from lpxdoctor.airgap.apply import apply  # noqa: PLC0415
-    from lpxdoctor.airgap.variables import read  # noqa: PLC0415
+    from lpxdoctor.fix.variables import read  # noqa: PLC0415
     from lpxdoctor.report import bundle as report  # noqa: PLC0415
 
-    given = read(variables) if variables else {}
+    given = read(variables or "")
     with progress("bundle") as on_event:
         applied = apply(file, source, given, on_event, manifest_sha256=sha256)
     print(report.applied(applied))

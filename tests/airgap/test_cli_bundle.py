@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lpxdoctor.airgap import archive
+from lpxdoctor.airgap.manifest import encode
 from lpxdoctor.airgap.target import named
 from lpxdoctor.cli import run
 from tests.airgap.bundles import written
@@ -49,4 +50,4 @@ def test_show_tells_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert f"manifest sha256 {digest}" in told
     assert "every hash was compared" in told
     assert run(["bundle", "show", str(file), "--format", "json"]) == 0
-    assert capsys.readouterr().out.encode() == archive.encode(archive.show(file)[0])
+    assert capsys.readouterr().out.encode() == encode(archive.show(file)[0])

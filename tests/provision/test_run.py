@@ -12,15 +12,14 @@ from lpxdoctor.provision.run import Ended, Result, Step, planned, resumed, run
 from lpxdoctor.report import provision as report
 
 NAMES = tuple("abcdefg")
+Planted = dict[tuple[Phase, str], Ended | type[BaseException]]
 
 
 @dataclass
 class Fleet:
     """Hosts that pass, but for those that are told to fail; what was done to them stands in calls."""
 
-    failing: dict[tuple[Phase, str], Ended | type[BaseException]] = field(
-        default_factory=dict[tuple[Phase, str], Ended | type[BaseException]]
-    )
+    failing: Planted = field(default_factory=dict[tuple[Phase, str], Ended | type[BaseException]])
     calls: list[tuple[Phase, str]] = field(default_factory=list[tuple[Phase, str]])
     canaries: list[Mapping[str, float]] = field(default_factory=list[Mapping[str, float]])
 
@@ -83,7 +82,7 @@ def test_a_canary_that_fails_stops_it_whatever_may_fail() -> None:
 
 
 def test_some_may_fail_where_that_is_allowed() -> None:
-    bad = {("check", name): Ended(failure="no") for name in "bdf"}
+    bad: Planted = {("check", name): Ended(failure="no") for name in "bdf"}
     assert stages(Fleet(dict(bad)).run(start(max_fail=2)).record).endswith("d:failed e:done f:waiting g:waiting")
     result = Fleet(dict(bad)).run(start(max_fail=4))
     assert set(result.record.at("done")) == set("aceg")

@@ -77,7 +77,7 @@ def main() -> None:
     given = module.params
     path = Path(given["path"])
     if os.geteuid() != 0:
-        module.fail_json(msg="Installing needs root, and this user is not. Set ansible_become: true in the inventory.")
+        module.fail_json(msg="Installing needs root, which sudo did not give. Nothing was changed.")
     release = os_release(Path("/etc/os-release").read_text(encoding="utf-8"))
     refused = other_system(given["target"], release, platform.machine())
     unpacked = refused is None and is_unpacked(path, given["manifest_sha256"])
