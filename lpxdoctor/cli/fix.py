@@ -184,7 +184,7 @@ def _kept_report(record: Record) -> int:
 
 
 def _resumed(asked: Wishes, group: Sequence[Record], form: str) -> int:
-    """Go on with hosts of one inventory; about GPU work and reboots what is said now counts."""
+    """Go on with hosts of one inventory; what is said now counts before what was said then."""
     then = group[0].wishes
     told = asked.gpu_work != "refuse"
     wishes = msgspec.structs.replace(
@@ -192,6 +192,8 @@ def _resumed(asked: Wishes, group: Sequence[Record], form: str) -> int:
         gpu_work=asked.gpu_work if told else then.gpu_work,
         drain_s=asked.drain_s if told else then.drain_s,
         reboot=asked.reboot,
+        variables=asked.variables or then.variables,
+        policy=asked.policy or then.policy,
     )
     names = [record.host for record in group]
     with _job(wishes) as (job, named), _told_when_interrupted(names):

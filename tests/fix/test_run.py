@@ -224,25 +224,30 @@ def test_this_machine_goes_on_by_a_unit_after_a_reboot_that_was_allowed(
     assert f"ExecStartPre=/bin/rm -f {tmp_path}/lpxdoctor-fix.service" in written
 
 
+@dataclass(frozen=True, kw_only=True)
+class Otherwise(Looker):
+    """Sees hosts as they are, but for some of the evidence."""
+
+    change: Callable[[Evidence], Evidence]
+
+    def look(self, hosts: Sequence[FleetHost]) -> Mapping[str, Seen | NoAnswer]:
+        rows = Looker.look(self, hosts)
+        assert all(isinstance(row, Seen) for row in rows.values())
+        seen = {name: row for name, row in rows.items() if isinstance(row, Seen)}
+        return {name: replace(row, evidence=self.change(row.evidence)) for name, row in seen.items()}
+
+
+def otherwise(job: Job, change: Callable[[Evidence], Evidence]) -> Job:
+    return replace(job, looker=Otherwise(**vars(job.looker), change=change))
+
+
 @pytest.mark.slow
 def test_gpu_work_is_not_touched_unless_that_is_said(plant: Planting, tmp_path: Path) -> None:
     serving = from_json(Path("tests/hosts/h200-cdi-serving/evidence.json").read_text(encoding="utf-8")).answers
 
-    class Serving(Looker):
-        """Sees the work of a recorded host on this one."""
-
-        def look(self, hosts: Sequence[FleetHost]) -> Mapping[str, Seen | NoAnswer]:
-            rows = Looker.look(self, hosts)
-            assert all(isinstance(row, Seen) for row in rows.values())
-            return {
-                name: replace(row, evidence=replace(row.evidence, answers={**row.evidence.answers, **serving}))
-                for name, row in rows.items()
-                if isinstance(row, Seen)
-            }
-
     def treated(**wishes: Any) -> HostResult:
         job = plant("boot.a", **wishes)
-        return carried_out(replace(job, looker=Serving(**vars(job.looker))))
+        return carried_out(otherwise(job, lambda seen: replace(seen, answers={**seen.answers, **serving})))
 
     result = treated()
     assert "its GPUs are at work: " in result.refused
@@ -254,3 +259,17 @@ def test_gpu_work_is_not_touched_unless_that_is_said(plant: Planting, tmp_path: 
     assert treated(gpu_work="drain", drain_s=5).removed == ("boot.a",)
     assert (tmp_path / "told").read_text() == "drain"
     assert treated(gpu_work="force").removed == ("boot.a",)
+
+
+def test_who_is_not_root_changes_nothing(plant: Planting, tmp_path: Path) -> None:
+    result = carried_out(otherwise(plant("boot.a"), lambda seen: replace(seen, uid=1000)))
+    assert "sudo lpxdoctor fix" in result.refused
+    assert (tmp_path / "faults/boot.a").exists()
+
+
+def test_a_second_run_on_a_host_is_refused(plant: Planting, tmp_path: Path) -> None:
+    with state.locked("localhost"):
+        result = carried_out(plant("boot.a"))
+    assert "another lpxdoctor fix works on it" in result.refused
+    assert status(result, ()) == 2
+    assert (tmp_path / "faults/boot.a").exists()

@@ -99,14 +99,15 @@ class Ward:
         assert state in ("found", "pass", "not applicable"), (state, row)
         return bool(state == "found")
 
-    def put_right(self, id_: str, playbook: str, *how: str) -> None:
+    def put_right(self, id_: str, playbook: str, **variables: Any) -> None:
         """Assert that check finds a fault, that fix plans one playbook for it and removes it, and check is green."""
-        assert self.found(id_)
-        status, planned = self.run("fix", id_, "--plan", *how)
+        file = self.directory / "vars.yml"
+        file.write_text(json.dumps(variables))
+        status, planned = self.run("fix", id_, "--plan", "--vars", str(file))
         (host,) = planned["hosts"]
-        assert status in (1, 2)
-        assert [(step["playbook"], step["ids"]) for step in host["steps"]] == [(playbook, [id_])]
-        status, done = self.run("fix", id_, "--yes", *how)
+        assert status in (1, 2), planned
+        assert [(step["playbook"], step["ids"]) for step in host["steps"]] == [(playbook, [id_])], planned
+        status, done = self.run("fix", id_, "--yes", "--vars", str(file))
         (host,) = done["hosts"]
         assert (status, host["failure"], host["refused"]) == (0, "", "")
         assert host["removed"] == [id_]
