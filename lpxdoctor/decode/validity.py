@@ -130,7 +130,7 @@ def _answer_notes(recording: Recording, numbers: Measured, good: list[Sample], i
     elif numbers.tokens_per_chunk and numbers.tokens_per_chunk < 2 - _ONE_TOKEN:
         yield f"{numbers.tokens_per_chunk:.2f} tokens per chunk: the server also sends chunks without any"
     if numbers.prompt_tokens is None and good:
-        yield "the server does not tell how many tokens a prompt had" + ("" if input_len else ", and takes text only")
+        yield "the server does not tell how many tokens a prompt had" + ("" if input_len else ": it was text")
     elif input_len is None:
         yield f"text prompts of {numbers.prompt_tokens:.0f} tokens on average: the server is not asked by token ids"
     elif numbers.prompt_tokens is not None and numbers.prompt_tokens != input_len:
