@@ -1,4 +1,4 @@
-"""What deploy and undeploy share: where the hosts come from, and a live line for each of them."""
+"""What commands that run playbooks share: where the hosts come from, and a live line for each of them."""
 
 import sys
 from collections.abc import Callable, Generator
@@ -25,8 +25,11 @@ def source_of(*, local: bool, hosts: str | None) -> Source | None:
 
 
 @contextmanager
-def progress(what: str) -> Generator[Callable[["TaskEvent"], None]]:
-    """Yield what takes events; on a terminal each host has a line with its task and the time, else nothing is shown."""
+def progress(what: str, begins: str = "starts Ansible") -> Generator[Callable[["TaskEvent"], None]]:
+    """Yield what takes events; on a terminal each host has a line with its task and the time, else nothing is shown.
+
+    begins is what is done before the first event comes.
+    """
     if not sys.stderr.isatty():
         yield lambda event: None  # noqa: ARG005
         return
@@ -41,7 +44,7 @@ def progress(what: str) -> Generator[Callable[["TaskEvent"], None]]:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as display:
-        first = display.add_task("starts Ansible", host=what, total=None)
+        first = display.add_task(begins, host=what, total=None)
         lines: dict[str, TaskID] = {}
 
         def show(event: "TaskEvent") -> None:

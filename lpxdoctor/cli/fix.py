@@ -136,7 +136,7 @@ def _job(wishes: Wishes) -> Generator[tuple[Job, tuple[FleetHost, ...]]]:
     """Yield what a run works with and its hosts, with live progress meanwhile."""
     source = inventory.parse(wishes.source) if wishes.source else inventory.local()
     read, looker, named = variables.read(wishes.variables), _looker(wishes), fleet.hosts(source)
-    with progress("fix") as on_event:
+    with progress("fix", "looks at the hosts") as on_event:
         job = Job(
             wishes=wishes,
             source=source,
