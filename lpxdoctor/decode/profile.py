@@ -136,7 +136,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
     load: EngineLoad | None = None
     ceiling: Ceiling | None = None
     samples: Samples | None = None  # None in profiles of 0.1
-    retries: int = 0  # requests made in place of failed ones; neither they nor their latencies are counted above
+    retries: int = 0  # requests made in place of failed ones; in none of the counts and latencies above
     retries_answered: int = 0
 
 

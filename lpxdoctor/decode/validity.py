@@ -143,7 +143,7 @@ def _surrounding_notes(recording: Recording, engine: EngineDelta | None, gpus: t
     retries = [sample for sample in recording.samples if sample.role is Role.RETRY]
     if retries:
         answered = sum(not sample.failure for sample in retries)
-        yield f"failed requests were made again {len(retries)} times, {answered} were answered: in no number here"
+        yield f"failed requests were made again {len(retries)} times, {answered} were answered: in no latency here"
     spare = (Role.WARM_UP, Role.COOL_DOWN)
     uncounted = [sample for sample in recording.samples if sample.role in spare and sample.failure]
     if uncounted:

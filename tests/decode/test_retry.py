@@ -82,7 +82,7 @@ def test_an_error_stays_an_error_when_its_retry_is_answered(fault: str, kind: st
     assert (rung.retries, rung.retries_answered) == (1, 1)
     assert rung.ttft_ms.n == rung.tpot_ms.n == 5
     assert not rung.valid
-    assert "made again 1 times, 1 were answered: in no number here" in " ".join(rung.notes)
+    assert "made again 1 times, 1 were answered: in no latency here" in " ".join(rung.notes)
     prompts = [tuple(seen.body["prompt"]) for seen in peer.seen]
     assert len(set(prompts)) == len(prompts)  # the same prompt would be answered from the prefix cache
 
