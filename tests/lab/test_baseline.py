@@ -79,6 +79,19 @@ def test_numbers_agree_with_the_engines_own_counters(vllm_server: Server, capsys
     assert one["output_tokens_per_s"] == pytest.approx(24 / length_s, rel=0.1)
 
 
+def test_a_chat_is_measured_and_its_template_stays_out_of_the_prefix_cache(
+    vllm_server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = measured(capsys, vllm_server.url, "--endpoint", "chat")
+    assert (answer["api"], answer["input_exact"]) == ("/v1/chat/completions", False)
+    for rung in answer["rungs"]:
+        assert (rung["requests"], rung["errors"], rung["output_tokens"]) == (8, 0, 24)
+        assert rung["prompt_tokens"] == pytest.approx(64, rel=0.25)
+        assert rung["tokens_per_chunk"] == pytest.approx(1, rel=0.2)
+        assert rung["engine"]["generation_tokens"] == rung["engine"]["received_tokens"]
+        assert rung["engine"]["prefix_cache_hit_rate"] == 0
+
+
 def test_a_deployment_knows_its_precision_from_its_model(
     vllm_server: Server, model_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
