@@ -64,6 +64,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 
 @click.command("baseline")
 @click.argument("target", required=False)
+@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="Every deployment recorded on these hosts, in turn.")
 @click.option("--model", metavar="NAME", help="Which of the served models.  [default: the only one]")
 @click.option(
     "--concurrency",
@@ -116,6 +117,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 )
 def command(
     target: str | None,
+    hosts: str | None,
     model: str | None,
     concurrency: tuple[int, ...] | None,
     ladder: tuple[int, ...] | None,
@@ -133,15 +135,19 @@ def command(
 ) -> int:
     """Measure TTFT, TPOT and tokens/s of TARGET: a URL, or the name of a deployment.
 
+    With -i it is one table, and the exit status is the worst; a host without a deployment counts as 2.
+
     Exit status: 0 measured, 1 measured but a line cannot be compared or too few requests prove --slo (it says why),
     2 nothing could be measured or no line holds --slo, 64 wrong use, 130 interrupted (what was measured is kept).
     """
     limits, targets_ms = policy.load().ladder, targets(slo) if slo is not None else {}
+    if hosts and (source or output or form == "html"):
+        raise click.UsageError("-i measures many: it has no --from, no -o and no HTML.")
     if source is not None:
         if target or concurrency or ladder or output:
             raise click.UsageError("--from shows what was measured before; it takes only --slo and --format.")
         return _report(concluded(store.find(source), limits, targets_ms), None, form)
-    if target is None:
+    if target is None and hosts is None:
         raise click.UsageError("Name a TARGET: a URL like http://127.0.0.1:8000, or a deployment.")
     if concurrency and ladder:
         raise click.UsageError("--concurrency measures exactly its numbers, --ladder climbs: type one of them.")
@@ -158,17 +164,26 @@ def command(
         endpoint=endpoint,
         command=("lpxdoctor", *sys.argv[1:]),
     )
-    with (
-        _stop_flag() as stopped,
-        reached(target, model=model, key_file=api_key_file) as there,
-        sampled(local=there.is_local) as sampler,
-    ):
-        hooks = Hooks(progress=_show_progress, is_stopped=lambda: bool(stopped))
-        profile = measure(there, plan, sampler, hooks, _clear_progress)
+
+    def measured(name: str) -> Profile | None:
+        with (
+            _stop_flag() as stopped,
+            reached(name, model=model, key_file=api_key_file) as there,
+            sampled(local=there.is_local) as sampler,
+        ):
+            hooks = Hooks(progress=_show_progress, is_stopped=lambda: bool(stopped))
+            found = measure(there, plan, sampler, hooks, _clear_progress)
+        return found and concluded(found, limits, targets_ms)
+
+    if hosts is not None:
+        from lpxdoctor.cli import _baselines  # noqa: PLC0415 - one deployment needs none of it
+
+        return _baselines.measure_all(hosts, target, measured, _status, form)
+    assert target is not None
+    profile = measured(target)
     if profile is None:
         print("Interrupted: nothing was measured yet.", file=sys.stderr)
         return _INTERRUPTED
-    profile = concluded(profile, limits, targets_ms)
     return _report(profile, store.save(profile, output), form)
 
 
