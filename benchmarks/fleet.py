@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -46,7 +46,7 @@ class Run:
     peak_mib: float
 
 
-def measured(argv: Sequence[str], expected: Sequence[int] = (0,), **environment: str) -> Run:
+def measured(argv: Sequence[str], environment: Mapping[str, str], expected: Sequence[int] = (0,)) -> Run:
     """Run a command that ends with an expected status."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     process = subprocess.Popen(
@@ -107,7 +107,7 @@ def judging(count: int) -> tuple[list[str], bool]:
         copies(Path(place), count)
         for form in FORMATS:
             # A copy has no GPU, so the fleet's report is a failure's.
-            run = measured((PROGRAM, "check", "--from", place, "--format", form), expected=(2,))
+            run = measured((PROGRAM, "check", "--from", place, "--format", form), {}, expected=(2,))
             runs.append(run)
             each = run.cpu_s / count * 1000
             lines.append(f"| {form} | {run.wall_s:.1f} | {run.cpu_s:.1f} | {each:.1f} | {run.peak_mib:.0f} |")
@@ -160,7 +160,7 @@ def asking(count: int, rounds: int) -> tuple[list[str], bool]:
             )
             for own, (argv, environment) in zip(runs.values(), commands, strict=True):
                 before = sum(map(used_s, groups))
-                done = measured(argv, **environment)
+                done = measured(argv, environment)
                 own.append((done, sum(map(used_s, groups)) - before))
             answered = [len(json.loads(path.read_text())["answers"]) for path in target.iterdir()]
             assert len(answered) == count, "not every host has answered"

@@ -2,7 +2,7 @@
 
 import datetime
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -11,28 +11,32 @@ import msgspec
 from lpxdoctor import fleet, inventory
 from lpxdoctor.check import Check
 from lpxdoctor.cli._host import clear, show, write
-from lpxdoctor.evaluate import evaluate, probes_of
-from lpxdoctor.evidence import Probe
-from lpxdoctor.fleet import recorded
+from lpxdoctor.evaluate import Judgement, evaluate, probes_of
+from lpxdoctor.evidence import Evidence, Probe
+from lpxdoctor.fleet import NoAnswer, recorded
 from lpxdoctor.fleet.spread import spread
 from lpxdoctor.inventory import Source
 from lpxdoctor.policy import Policy
 from lpxdoctor.report.fleet import HostDocument, judged, refused, render
 from lpxdoctor.report.fleet import fleet as report_of
 
-Judge = Callable[[fleet.Row], HostDocument]
 
+@dataclass(frozen=True)
+class Judge:
+    """What every host is judged by."""
 
-def judge(checks: Sequence[Check[...]], policy: Policy, today: datetime.date) -> Judge:
-    """Return what makes a report's row of a fleet's row."""
+    checks: Sequence[Check[...]]
+    policy: Policy
+    today: datetime.date
 
-    def row(answer: fleet.Row) -> HostDocument:
+    def judgement(self, evidence: Evidence) -> Judgement:
+        """Judge a host that answered."""
+        return evaluate(self.checks, evidence, self.policy, self.today)
+
+    def row(self, answer: fleet.Row) -> HostDocument:
+        """Return a host's row in the report."""
         name, evidence = answer
-        if isinstance(evidence, fleet.NoAnswer):
-            return refused(name, evidence)
-        return judged(name, evaluate(checks, evidence, policy, today))
-
-    return row
+        return refused(name, evidence) if isinstance(evidence, NoAnswer) else judged(name, self.judgement(evidence))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +66,17 @@ def answers(hosts: Sequence[fleet.FleetHost], probes: Iterable[Probe], how: Aski
             clear()
 
 
-def live(named: Source, checks: Sequence[Check[...]], row: Judge, how: Asking) -> list[HostDocument]:
-    """Return the rows of an inventory's hosts, asked now and judged as they answer."""
+def live(named: Source, judge: Judge, how: Asking) -> tuple[list[HostDocument], Judgement | None]:
+    """Return the rows of an inventory's hosts, asked now and judged as they answer; of one alone its judgement too."""
     hosts = fleet.hosts(named)
-    with closing(answers(hosts, probes_of(checks), how)) as asked:
-        rows = {name: row((name, answer)) for name, answer in asked}
-    return [rows[host.name] for host in hosts]
+    alone: Judgement | None = None
+    rows: dict[str, HostDocument] = {}
+    with closing(answers(hosts, probes_of(judge.checks), how)) as asked:
+        for name, answer in asked:
+            rows[name] = judge.row((name, answer))
+            if len(hosts) == 1 and isinstance(answer, Evidence):
+                alone = judge.judgement(answer)
+    return [rows[host.name] for host in hosts], alone
 
 
 def record(named: Source, probes: Iterable[Probe], path: str, how: Asking) -> int:
@@ -78,7 +87,7 @@ def record(named: Source, probes: Iterable[Probe], path: str, how: Asking) -> in
     with closing(answers(hosts, probes, how)) as asked:
         for name, answer in asked:
             recorded.write(directory, name, answer)
-            if isinstance(answer, fleet.NoAnswer):
+            if isinstance(answer, NoAnswer):
                 silent.append(f"{name} did not answer: {answer.reason}\n  {answer.do}")
     for line in silent:
         print(line, file=sys.stderr)
@@ -90,10 +99,10 @@ def record(named: Source, probes: Iterable[Probe], path: str, how: Asking) -> in
     return 2 if silent else 0
 
 
-def from_files(paths: Sequence[str], expected: str | None, row: Judge) -> list[HostDocument]:
+def from_files(paths: Sequence[str], expected: str | None, judge: Judge) -> list[HostDocument]:
     """Return the rows of recorded evidence, judged on all CPUs; a host of the inventory without any is a row too."""
     files = recorded.files(paths)
-    done = dict(spread(files, lambda file: msgspec.json.encode(row(recorded.read(file))).decode()))
+    done = dict(spread(files, lambda file: msgspec.json.encode(judge.row(recorded.read(file))).decode()))
     rows = [msgspec.json.decode(done[file], type=HostDocument) for file in files]
     return rows + list(_missing(rows, expected)) if expected else rows
 
@@ -103,11 +112,19 @@ def _missing(rows: Sequence[HostDocument], expected: str) -> Iterator[HostDocume
     for host in fleet.hosts(inventory.parse(expected)):
         if host.name not in there:
             do = f"lpxdoctor collect -i {expected} -o DIR, and judge that."
-            yield refused(host.name, fleet.NoAnswer("nothing was recorded of it", do))
+            yield refused(host.name, NoAnswer("nothing was recorded of it", do))
 
 
-def report(rows: Sequence[HostDocument], *, form: str, output: str | None, verbose: bool, seconds: float | None) -> int:
-    """Print the report of a fleet, write its JSON where that is asked for, and return the exit status."""
+def report(
+    rows: Sequence[HostDocument],
+    alone: Judgement | None,
+    *,
+    form: str,
+    output: str | None,
+    verbose: bool,
+    seconds: float | None,
+) -> int:
+    """Print the report of a fleet, or in text of one host alone, write its JSON, and return the exit status."""
     document = report_of(rows)
     if output or form == "json":
         text = render(document)
@@ -123,6 +140,10 @@ def report(rows: Sequence[HostDocument], *, form: str, output: str | None, verbo
         from rich.console import Console  # noqa: PLC0415
 
         from lpxdoctor.report import fleet_text  # noqa: PLC0415
+        from lpxdoctor.report import text as in_full  # noqa: PLC0415
 
-        fleet_text.render(document, Console(), seconds=seconds, verbose=verbose)
+        if alone:
+            in_full.render(alone, Console(), seconds=seconds, verbose=verbose)
+        else:
+            fleet_text.render(document, Console(), seconds=seconds, verbose=verbose)
     return document.exit_code

@@ -71,14 +71,14 @@ def command(
     if hosts or form == "html" or is_fleet(sources):
         from lpxdoctor.cli import _fleet  # noqa: PLC0415 - one host needs none of it
 
-        row = _fleet.judge(checks, site, _today())
+        judge, alone = _fleet.Judge(checks, site, _today()), None
         if sources:
-            rows = _fleet.from_files(sources, hosts, row)
+            rows = _fleet.from_files(sources, hosts, judge)
         else:
             how = _fleet.Asking(forks=forks, limit_s=limit_s, **tests)
-            rows = _fleet.live(inventory.parse(hosts) if hosts else inventory.local(), checks, row, how)
+            rows, alone = _fleet.live(inventory.parse(hosts) if hosts else inventory.local(), judge, how)
         seconds = None if sources else time.monotonic() - started
-        return _fleet.report(rows, form=form, output=output, verbose=verbose, seconds=seconds)
+        return _fleet.report(rows, alone, form=form, output=output, verbose=verbose, seconds=seconds)
     if sources:
         evidence = read_evidence(sources[0])
     else:

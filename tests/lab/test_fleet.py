@@ -72,17 +72,10 @@ def lacking(docker_engine: None, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def stopped(docker_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    with started_host("fleet-stopped", Engine.NONE, tmp_path_factory.mktemp("stopped")) as host:
-        docker("stop", "--time", "0", host.container_id)
-        yield host
-
-
-@pytest.fixture(scope="module")
-def rows(good: Host, lacking: Host, stopped: Host, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+def rows(good: Host, lacking: Host, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """Ask all of them at once."""
     place = tmp_path_factory.mktemp("known")
-    stranger = stopped.known_hosts.read_text().split(" ", 1)[1]
+    stranger = lacking.known_hosts.read_text().split(" ", 1)[1]
     (place / "forged").write_text(f"[127.0.0.1]:{good.port} {stranger}")
     own_user = {"ansible_become": False, "ansible_python_interpreter": None}
     cases = {
@@ -97,7 +90,6 @@ def rows(good: Host, lacking: Host, stopped: Host, tmp_path_factory: pytest.Temp
         "nologin": variables(good, ansible_user="locked"),
         "other-python": variables(good, ansible_python_interpreter="/usr/bin/python3.99"),
         "no-place": variables(lacking, ansible_user="poor"),
-        "stopped": variables(stopped),
         "unknown-name": {"ansible_host": "fleet.invalid"},
     }
     hosts = [FleetHost(name, told) for name, told in cases.items()]
@@ -131,7 +123,6 @@ def test_a_host_answers_what_it_would_answer_at_its_own_terminal(
         ("nologin", "may not log in", "ansible_user"),
         ("other-python", "it has no Python (/usr/bin/python3.99)", "apt-get install python3"),
         ("no-place", "no room for the collector (/dev/shm: No space left on device, /tmp: No space", "Free"),
-        ("stopped", "nothing listens for SSH", "Start"),
         ("unknown-name", "no address is known for its name fleet.invalid", "ansible_host"),
     ],
 )
@@ -194,9 +185,12 @@ def test_nothing_goes_on_on_a_host_when_we_are_gone(good: Host, number: int) -> 
         process.communicate()
 
 
-def test_check_and_collect_have_a_row_for_every_host(doctor: Doctor, good: Host, stopped: Host, tmp_path: Path) -> None:
+def test_check_and_collect_have_a_row_for_every_host_also_one_that_is_off(
+    doctor: Doctor, good: Host, lacking: Host, tmp_path: Path
+) -> None:
+    docker("stop", "--time", "0", lacking.container_id)
     file = tmp_path / "hosts.yml"
-    members = {"gpu-1": good.inventory(), "gpu-2": stopped.inventory(), "gpu-3": good.inventory()}
+    members = {"gpu-1": good.inventory(), "gpu-2": lacking.inventory(), "gpu-3": good.inventory()}
     file.write_text(yaml.safe_dump({"all": {"children": {"gpu_servers": {"hosts": members}}}}))
     said = doctor("check", "-i", file, "--no-container-test", "--format", "json", "--forks", "2")
     assert said.status == 2, said
@@ -215,3 +209,12 @@ def test_check_and_collect_have_a_row_for_every_host(doctor: Doctor, good: Host,
     again = doctor("check", "--from", tmp_path / "fleet", "--format", "json")
     assert again.status == 2
     assert [host["verdict"] for host in json.loads(again.out)["hosts"]] == ["failed", "no answer", "failed"]
+
+
+def test_one_host_alone_is_reported_in_full(doctor: Doctor, good: Host, tmp_path: Path) -> None:
+    file = tmp_path / "hosts.yml"
+    file.write_text(yaml.safe_dump({"all": {"hosts": {"gpu-1": good.inventory()}}}))
+    said = doctor("check", "-i", file, "--no-container-test", "host.no-gpu")
+    assert said.status == 2
+    assert said.out.startswith("gpu-1 ")
+    assert "lspci -nn -d 10de:" in said.out

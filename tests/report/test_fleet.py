@@ -17,7 +17,7 @@ from rich.console import Console
 
 from lpxdoctor import catalog, policy
 from lpxdoctor.cli import group
-from lpxdoctor.cli._fleet import judge
+from lpxdoctor.cli._fleet import Judge
 from lpxdoctor.evaluate import evaluate
 from lpxdoctor.evidence import Evidence, from_json
 from lpxdoctor.fleet import NoAnswer
@@ -210,6 +210,6 @@ def test_check_judges_a_directory_and_misses_whom_the_inventory_expects(recorded
 def test_an_answer_becomes_the_row_of_its_kind() -> None:
     import datetime
 
-    row = judge(CHECKS, POLICY, datetime.date(2026, 11, 29))
+    row = Judge(CHECKS, POLICY, datetime.date(2026, 11, 29)).row
     assert row(("a", NoAnswer("away", "Look."))).verdict == "no answer"
     assert row(("a", Evidence("b"))).name == "a"
