@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.lab.engine import free_port
 from tests.lab.fixtures import HostStarter
 from tests.lab.hosts import Engine, Host, write_inventory
-from tests.lab.said import Doctor, Said
+from tests.lab.said import SERVES, Doctor, Said, with_variables
 
 NAMES = ("lab-p1", "lab-p2", "lab-p3")
 BLACKLIST = "/etc/modprobe.d/blacklist-nouveau.conf"
@@ -23,6 +24,11 @@ disabled = [
 severity = { "host.no-gpu" = "info", "driver.not-installed" = "info", "container.docker-not-installed" = "info" }
 [limits]
 min_coverage = 0.05
+[provision]
+concurrencies = [1, 4]
+requests = 4
+input_len = 32
+output_len = 16
 """
 
 
@@ -87,3 +93,35 @@ def test_a_host_that_is_gone_is_a_failed_canary(
     assert (row["state"], row["phase"]) == ("failed", "playbooks")
     assert "cannot be reached by SSH" in row["because"]
     assert json.loads(said.out)["stopped"] == "The canary 127.0.0.1 did not pass."
+
+
+def test_an_engine_is_rolled_out_and_measured(
+    shared_engine_host: Host,
+    cpu_image: str,
+    model_dir: Path,
+    options: tuple[str | Path, ...],
+    doctor: Doctor,
+    tmp_path: Path,
+) -> None:
+    inventory = write_inventory(tmp_path / "hosts.yml", (shared_engine_host,))
+    variables = with_variables(
+        tmp_path / "engine.yml",
+        engine_model=str(model_dir),
+        engine_arguments=["--load-format", "dummy"],
+        engine_env={"OMP_NUM_THREADS": "1"},
+        engine_max_model_len=1024,
+        engine_port=free_port(),
+    )
+    engine = ("--name", SERVES, "--vars", variables)
+    try:
+        said = doctor("provision", "boot", "-i", inventory, *options[2:], *engine)
+        assert said.status == 0, said
+        (row,) = states(said).values()
+        assert (row["state"], row["canary"]) == ("done", True)
+        assert set(row["tokens_per_s"]) == {"1", "4"}
+        assert all(rate > 0 for rate in row["tokens_per_s"].values())
+        table = doctor("baseline", "-i", inventory, "--concurrency", "1", "--requests", "2", "--output-len", "8")
+        assert f"{SERVES}@{shared_engine_host.name}" in table.out
+        assert table.status in (0, 1), table
+    finally:
+        doctor("undeploy", SERVES, "-i", inventory)
