@@ -140,9 +140,11 @@ def command(
     Exit status: 0 measured, 1 measured but a line cannot be compared or too few requests prove --slo (it says why),
     2 nothing could be measured or no line holds --slo, 64 wrong use, 130 interrupted (what was measured is kept).
     """
-    _refuse(target, hosts, source, output, form)
+    _refuse(target, hosts, source, form, measures=bool(target or output or concurrency or ladder))
     if concurrency and ladder:
         raise click.UsageError("--concurrency measures exactly its numbers, --ladder climbs: type one of them.")
+    if hosts and output:
+        raise click.UsageError("-i keeps a profile of each: it has no -o.")
     limits, targets_ms = policy.load().ladder, targets(slo) if slo is not None else {}
     if source is not None:
         return _report(concluded(store.find(source), limits, targets_ms), None, form)
@@ -182,12 +184,12 @@ def command(
     return _report(profile, store.save(profile, output), form)
 
 
-def _refuse(target: str | None, hosts: str | None, source: str | None, output: Path | None, form: str) -> None:
+def _refuse(target: str | None, hosts: str | None, source: str | None, form: str, *, measures: bool) -> None:
     """Raise UsageError where what was typed does not go together."""
-    if hosts and (source or output or form == "html"):
-        raise click.UsageError("-i measures many: it has no --from, no -o and no HTML.")
-    if source and (target or output):
-        raise click.UsageError("--from shows what was measured before: it takes no TARGET and no -o.")
+    if hosts and (source or form == "html"):
+        raise click.UsageError("-i measures many: it has no --from and no HTML.")
+    if source and measures:
+        raise click.UsageError("--from shows what was measured before: it takes only --slo and --format.")
     if not (target or hosts or source):
         raise click.UsageError("Name a TARGET: a URL like http://127.0.0.1:8000, or a deployment.")
 

@@ -207,7 +207,7 @@ def test_a_kept_profile_is_shown_again(tmp_path: Path, capsys: pytest.CaptureFix
         (("--ladder", "1,2", "--concurrency", "1"), "type one of them"),
         (("--slo", "tpot=fast"), "write --slo tpot=20ms"),
         (("--model-config", "/no/such/model"), "no such file"),
-        (("--from", "last"), "it takes no TARGET"),
+        (("--from", "last"), "takes only --slo and --format"),
     ],
 )
 def test_wrong_use_is_explained(options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
