@@ -395,3 +395,15 @@ def test_the_reasons_for_a_reboot(tmp_path: Path) -> None:
     )
     assert reasons.of_distribution(tmp_path) == ["packages ask for it: linux-image-6.1"]
     assert reasons.of_modules(tmp_path) == ["nouveau is loaded, and NVIDIA's module is on disk"]
+
+
+def test_signed_modules_are_not_held_with_the_driver() -> None:
+    load("driver", "driver_plan")
+    ours = sys.modules["ansible.module_utils.driver_packages"]
+    packages = {
+        "libnvidia-compute-580-server": {"version": "580.159.04-0ubuntu0.24.04.1", "held": False},
+        "libcuda1:i386": {"version": "535.261.03-1", "held": False},
+        "linux-modules-nvidia-580-server-open-generic": {"version": "6.8.0-85.85", "held": False},
+        "nvidia-container-toolkit": {"version": "1.20.0-1", "held": False},
+    }
+    assert ours.to_hold(packages) == ["libcuda1:i386", "libnvidia-compute-580-server"]

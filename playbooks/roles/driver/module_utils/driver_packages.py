@@ -18,8 +18,6 @@ OF_DRIVER = re.compile(
     r"|fabricmanager|fabric-manager|imex|open)|cuda-drivers|kmod-nvidia|dkms-nvidia)(?:-[\w.-]+)?"
 )
 NOT_DRIVER = re.compile(r"nvidia-driver-(?:pinning|assistant|local-repo)|nvidia-open-\w*repo")
-# Their versions are the kernel's too, so that they cannot be compared; they are held with the others.
-MODULES = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-[\w.-]+")
 # What makes up a driver: the library that programs load, and the kernel module, from whichever source.
 LIBRARY = re.compile(r"libcuda1|libnvidia-compute(-\d+)?(-server)?|nvidia-driver-cuda(-libs)?|cuda-drivers(-\d+)?")
 MODULE = re.compile(
@@ -42,8 +40,11 @@ def of_driver(name: str, version: str) -> bool:
 
 
 def to_hold(packages: dict[str, Package]) -> list[str]:
-    """Return the names of those that no automatic upgrade may move: the driver's, and Ubuntu's modules of it."""
-    return sorted(n for n, package in packages.items() if of_driver(n, package["version"]) or MODULES.fullmatch(n))
+    """Return the names of those that no automatic upgrade may move.
+
+    Ubuntu's packages of signed modules are not among them: held, they would let a new kernel come without its module.
+    """
+    return sorted(name for name, package in packages.items() if of_driver(name.partition(":")[0], package["version"]))
 
 
 def is_open(package: str) -> bool:
