@@ -82,6 +82,7 @@ def rows(good: Host, lacking: Host, tmp_path_factory: pytest.TempPathFactory) ->
         "fine": variables(good, ansible_python_interpreter="auto"),
         "by-sudo": variables(good, ansible_user="admin", ansible_become=True),
         "noisy": variables(good, ansible_user="loud", **own_user),
+        "full": variables(lacking),  # neither /dev/shm nor /tmp has room
         "wrong-key": variables(good, ansible_ssh_private_key_file=str(lacking.key)),
         "unknown-host-key": variables(good, ansible_ssh_common_args=f"-o UserKnownHostsFile={place}/none"),
         "changed-host-key": variables(good, ansible_ssh_common_args=f"-o UserKnownHostsFile={place}/forged"),
@@ -98,7 +99,7 @@ def rows(good: Host, lacking: Host, tmp_path_factory: pytest.TempPathFactory) ->
     return answers
 
 
-@pytest.mark.parametrize(("name", "root"), [("fine", True), ("by-sudo", True), ("noisy", False)])
+@pytest.mark.parametrize(("name", "root"), [("fine", True), ("by-sudo", True), ("noisy", False), ("full", True)])
 def test_a_host_answers_what_it_would_answer_at_its_own_terminal(
     rows: Mapping[str, Any], name: str, root: bool
 ) -> None:
@@ -135,8 +136,9 @@ def test_a_host_that_cannot_answer_says_why_and_what_to_do(
     assert do in row.do
 
 
-def test_nothing_is_left_on_a_host(rows: Mapping[str, Any], good: Host) -> None:
+def test_nothing_is_left_on_a_host(rows: Mapping[str, Any], good: Host, lacking: Host) -> None:
     assert good.ssh(LEFT) == ""
+    assert lacking.ssh(LEFT) == ""
 
 
 def test_a_host_without_python(lacking: Host) -> None:
