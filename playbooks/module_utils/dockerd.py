@@ -21,7 +21,9 @@ _PLURALS = (
     *("cdi-spec-dir", "authorization-plugin", "default-address-pool", "node-generic-resource"),
 )
 _MAY_BE_IN_BOTH = ("add-runtime", "config-file")
-_CHATTER = re.compile(r"level=(info|warning|debug)|^(Start|Stopp)\w+ docker|^docker\.service: (Deactivated|Schedul|Consumed)")
+_CHATTER = re.compile(
+    r"level=(info|warning|debug)|^(Start|Stopp)\w+ docker|^docker\.service: (Deactivated|Schedul|Consumed)"
+)
 _UNKNOWN = re.compile(r"don't match any configuration option: ([^\n]+)")
 
 

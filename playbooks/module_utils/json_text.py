@@ -172,7 +172,7 @@ def _written(text: str, value: Any, gap: str) -> str:
 
 def _unit(text: str) -> str:
     """Return what one level is indented by, the least of what is there; "" for a text on one line that has members."""
-    found = re.findall(r'\n([ \t]+)"', text)
+    found: list[str] = re.findall(r'\n([ \t]+)"', text)
     if found:
         return min(found, key=len)
     return "" if '"' in text else "    "

@@ -72,6 +72,15 @@ def generated(ctk: str) -> tuple[str, str]:
         return file.read_text(), ""
 
 
+def write(path: Path, text: str) -> None:
+    """Put the text into the file, whole or not at all."""
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.chmod(0o644)
+    new.replace(path)
+
+
 def main() -> None:
     """Answer as a module."""
     module = AnsibleModule(
@@ -92,13 +101,12 @@ def main() -> None:
     writes = bool(text) and (not path.exists() or path.read_text(errors="replace") != text)
     kept = [str(each) for each in away]
     if not module.check_mode:
-        kept = [aside(each) for each in away]
-        if writes:
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            new = path.with_name(f".{path.name}.new")
-            new.write_text(text)
-            new.chmod(0o644)
-            new.replace(path)
+        try:
+            if writes:
+                write(path, text)
+            kept = [aside(each) for each in away]
+        except OSError as error:
+            module.fail_json(msg=f"{path} could not be written, and is as it was: {error}")
     module.exit_json(changed=bool(away) or writes, written=str(path) if writes else "", aside=kept)
 
 

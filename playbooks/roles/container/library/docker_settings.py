@@ -131,20 +131,24 @@ def replace(path: Path, text: str, pending: Path, aside: bool) -> str:
     """Put the text into the file and return the name of the former one, "" for none."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     backup = path.with_name(f"{path.name}.{'broken' if aside else 'before'}-{stamp}")
-    had = path.exists()
-    if had:
-        shutil.copy2(path, backup)
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".daemon.json.")
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(name).chmod(path.stat().st_mode & 0o777 if had else 0o644)
-    if had:
-        os.chown(name, path.stat().st_uid, path.stat().st_gid)
-    # A file that was broken is nothing to go back to.
-    note(pending, {"path": str(path), "backup": str(backup) if had and not aside else "", "had": had})
-    Path(name).replace(path)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        had = path.exists()
+        if had:
+            shutil.copy2(path, backup)
+            os.chown(name, path.stat().st_uid, path.stat().st_gid)
+        Path(name).chmod(path.stat().st_mode & 0o777 if had else 0o644)
+        # A file that was broken is nothing to go back to.
+        note(pending, {"path": str(path), "backup": str(backup) if had and not aside else "", "had": had})
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink()
+        raise
     return str(backup) if had else ""
 
 
@@ -153,6 +157,30 @@ def note(pending: Path, what: dict[str, Any]) -> None:
     pending.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     if not pending.exists() or pending.stat().st_mtime < dockerd.started_at_s():
         pending.write_text(json.dumps(what))
+
+
+def settle(module: AnsibleModule, path: Path) -> dict[str, Any]:
+    """Bring the file to what is wanted, and return the module's answer."""
+    words = dockerd.arguments()
+    raw = path.read_bytes() if path.exists() else b""
+    start = readable(raw)
+    directory = path.parent if path.parent.is_dir() else Path(tempfile.gettempdir())
+    end = wanted(module.params, start, words, unknown_in(start.text, directory, words))
+    if end.text.encode() == raw or (not raw and not json_text.parsed(end.text)):
+        return {"changed": False, "due": False, "said": [], "backup": ""}
+    said = trial(end.text, directory, words)
+    if said:
+        module.fail_json(
+            msg=f"dockerd would refuse {path} with {'; '.join(end.said) or 'what stands in it'}:\n{said}\n"
+            f"Nothing was changed. Put it right by hand and check it: dockerd --validate --config-file {path}"
+        )
+    backup = "" if module.check_mode else replace(path, end.text, Path(module.params["pending"]), end.aside)
+    if start.aside:
+        kept = backup or f"{path}.broken-TIME"
+        module.warn(f"{path}: {start.said[0]}; it was set aside as {kept}, with all its settings.")
+    difference = {"before": raw.decode(errors="replace"), "after": end.text}
+    named = {"before_header": str(path), "after_header": str(path)}
+    return {"changed": True, "due": True, "said": end.said, "backup": backup, "diff": {**difference, **named}}
 
 
 def main() -> None:
@@ -166,31 +194,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    path, words = Path(module.params["path"]), dockerd.arguments()
-    raw = path.read_bytes() if path.exists() else b""
-    start = readable(raw)
-    directory = path.parent if path.parent.is_dir() else Path(tempfile.gettempdir())
-    end = wanted(module.params, start, words, unknown_in(start.text, directory, words))
-    if end.text.encode() == raw or (not raw and not json_text.parsed(end.text)):
-        module.exit_json(changed=False, due=False, said=[], backup="")
-    said = trial(end.text, directory, words)
-    if said:
-        module.fail_json(
-            msg=f"dockerd would refuse {path} with {'; '.join(end.said) or 'what stands in it'}:\n{said}\n"
-            f"Nothing was changed. Put it right by hand and check it: dockerd --validate --config-file {path}"
-        )
-    difference = {"before_header": str(path), "after_header": str(path), "before": start.text, "after": end.text}
-    if start.text.encode() != raw:
-        difference["before"] = raw.decode(errors="replace")
-    backup = ""
-    if not module.check_mode:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        backup = replace(path, end.text, Path(module.params["pending"]), end.aside)
-    if start.aside:
-        module.warn(
-            f"{path} {start.said[0]}; it was set aside as {backup or 'PATH.broken-TIME'}, with all its settings."
-        )
-    module.exit_json(changed=True, due=True, said=end.said, backup=backup, diff=difference)
+    path = Path(module.params["path"]).resolve()
+    try:
+        answer = settle(module, path)
+    except OSError as error:
+        module.fail_json(msg=f"{path} could not be changed, and is as it was: {error}")
+    module.exit_json(**answer)
 
 
 if __name__ == "__main__":

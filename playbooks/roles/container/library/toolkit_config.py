@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -53,7 +54,10 @@ def main() -> None:
     if module.check_mode:
         module.exit_json(changed=True, said=said)
     backup = path.with_name(f"{path.name}.before-{time.strftime('%Y%m%d-%H%M%S')}")
-    backup.write_bytes(path.read_bytes())
+    try:
+        shutil.copy2(path, backup)
+    except OSError as error:
+        module.fail_json(msg=f"{path} could not be kept aside, and is as it was: {error}")
     if broken:
         path.unlink()
         command = [ctk, "config", "default", "--output", str(path)]

@@ -78,6 +78,8 @@ def main() -> None:
         other = take(module.params)
     except PermissionError as error:
         module.fail_json(msg=f"{error}: connect as root, or set ansible_become: true in the inventory.")
+    except OSError as error:
+        module.fail_json(msg=f"The lock could not be taken: {error}. Nothing was changed.")
     # Not counted as a change: nothing of the host is another for it.
     module.exit_json(changed=False, other=other)
 

@@ -1,0 +1,101 @@
+"""Draining a real engine: what it was asked is answered to the end, what comes later is refused, then it stops."""
+
+import json
+import os
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lpxdoctor import inventory, playbook
+from tests.lab import vllm
+from tests.lab.engine import container, docker, free_port, wait_until
+from tests.role_modules import loaded
+
+DRAIN, WORK = loaded("drain", "engine_drain"), loaded("drain", "gpu_work")
+NAME = f"lab-drain-{os.getpid()}"
+TOKENS = 1000  # some seconds of work
+SOCKET = "/var/run/docker.sock"
+
+
+@pytest.fixture(scope="module")
+def engine(cpu_image: str, model_dir: Path) -> Iterator[vllm.Server]:
+    """Yield a vLLM with the labels that a deployment gives it."""
+    port = free_port()
+    labels = (f"lpxdoctor.engine={NAME}", "lpxdoctor.network=bridge", f"lpxdoctor.port={port}")
+    more = ("--name", NAME, *(part for label in labels for part in ("--label", label)))
+    with container(cpu_image, *vllm.options(model_dir, f"{port}"), *more, command=vllm.COMMAND) as identity:
+        server = vllm.Server(f"http://127.0.0.1:{port}", "tiny", identity)
+        wait_until(lambda: answers(server), "vLLM", lambda: docker("logs", "--tail", "30", NAME), timeout_s=240)
+        yield server
+
+
+def answers(server: vllm.Server) -> bool:
+    try:
+        with urllib.request.urlopen(f"{server.url}/health", timeout=5) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def ask(server: vllm.Server, tokens: int) -> int:
+    """Return how many tokens one request got."""
+    body = {"model": server.model, "prompt": "hello", "max_tokens": tokens, "ignore_eos": True}
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{server.url}/v1/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=120) as response:
+        return int(json.load(response)["usage"]["completion_tokens"])
+
+
+def given(**more: object) -> dict[str, Any]:
+    return {"docker_socket": SOCKET, "record": "", "strict": True, **more}
+
+
+def running() -> str:
+    return docker("inspect", "--format", "{{.State.Running}}", NAME)
+
+
+def test_an_engine_that_stays_busy_goes_on(engine: vllm.Server) -> None:
+    asked = threading.Thread(target=ask, args=(engine, TOKENS))
+    asked.start()
+    door = DRAIN.door(DRAIN.container(SOCKET, NAME))
+    wait_until(lambda: DRAIN.requests_in(door) == 1, "its request", lambda: docker("logs", "--tail", "5", NAME), 30)
+    assert DRAIN.drain(given(), NAME, time.monotonic() + 1) == "it still has 1 requests"
+    assert running() == "true"
+    asked.join()
+    assert ask(engine, 1) == 1  # and takes new ones again
+
+
+def test_an_engine_is_stopped_when_it_has_answered(engine: vllm.Server, collections: Path, tmp_path: Path) -> None:
+    record = tmp_path / "state" / "drained.json"
+    got: list[int] = []
+    asked = threading.Thread(target=lambda: got.append(ask(engine, TOKENS)))
+    asked.start()
+    door = DRAIN.door(DRAIN.container(SOCKET, NAME))
+    wait_until(lambda: DRAIN.requests_in(door) == 1, "its request", lambda: docker("logs", "--tail", "5", NAME), 30)
+    reasons: list[str] = []
+    deadline_s = time.monotonic() + 120
+    draining = threading.Thread(target=lambda: reasons.append(DRAIN.drain(given(record=str(record)), NAME, deadline_s)))
+    draining.start()
+    if os.getuid() == 0:  # nobody else may tell the packet filter
+        time.sleep(1)
+        with pytest.raises(OSError, match=r"reset|refused"):
+            ask(engine, 1)
+    draining.join()
+    asked.join()
+    assert (reasons, got) == ([""], [TOKENS])
+    assert running() == "false"
+    assert json.loads(record.read_text()) == [NAME]
+
+    variables = {"localhost": {"drain_state": "resumed", "drain_record": str(record)}}
+    sources = [inventory.local(), inventory.for_hosts(variables)]
+    outcome = playbook.run("drain", sources, collections=collections, on_event=lambda _: None)
+    assert outcome.changed == {"localhost": 1}
+    assert running() == "true"
+    assert not record.exists()
+    assert NAME in {str(each["Names"][0]).lstrip("/") for each in WORK.containers(SOCKET)}
