@@ -43,7 +43,7 @@ def hosts(source: Source) -> tuple[FleetHost, ...]:
     names = list(dict.fromkeys(_members(listing, "all", set())))
     if not names:
         raise UsageError(
-            f"The inventory {source if isinstance(source, Path) else ''} names no host, so nothing was asked.\n"
+            f"{source if isinstance(source, Path) else 'The inventory'} names no host, so nothing was asked.\n"
             "Name at least one: a line of its own in an INI file, or -i root@10.0.0.5,root@10.0.0.6"
         )
     return tuple(FleetHost(name, _connection(name, known.get(name, {}))) for name in names)

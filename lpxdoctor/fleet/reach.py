@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Mapping
 
 from lpxdoctor.fleet.inventories import FleetHost, is_template
 from lpxdoctor.fleet.refusals import NoAnswer
@@ -27,11 +28,11 @@ _SSH = (
 def argv_of(host: FleetHost, start: str) -> tuple[str, ...] | NoAnswer:
     """Return the argv that runs the Python line start on the host, or why there is none."""
     told = host.variables
-    template = next((name for name, value in told.items() if is_template(value)), "")
-    if template:
+    other = next((name for name, value in told.items() if is_template(value) or isinstance(value, Mapping)), "")
+    if other:
         return NoAnswer(
-            f"its {template} in the inventory is a template that only Ansible can compute: {told[template]}",
-            f"Write the value of {template} into the inventory.",
+            f"its {other} in the inventory is a template or a vault that only Ansible can read",
+            f"Write the value of {other} into the inventory.",
         )
     kind = str(told.get("ansible_connection", "ssh"))
     if kind not in ("ssh", "smart", "local"):
@@ -49,7 +50,10 @@ def argv_of(host: FleetHost, start: str) -> tuple[str, ...] | NoAnswer:
         *(("sudo", "-n", "-u", str(told.get("ansible_become_user", "root"))) if become else ()),
         *("sh", "-c", _TRY.format(pythons=pythons, too_old=TOO_OLD), start),
     )
-    return command if local else (*_ssh(host), shlex.join(command))
+    try:
+        return command if local else (*_ssh(host), shlex.join(command))
+    except ValueError as error:  # a time that is no number, a quotation that does not end
+        return NoAnswer(f"how the inventory reaches it cannot be understood: {error}", "Correct its SSH variables.")
 
 
 def _ssh(host: FleetHost) -> tuple[str, ...]:
