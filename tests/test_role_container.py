@@ -66,6 +66,7 @@ NOTHING: dict[str, Any] = {
     "dockerd": "",
     "docker_version": "",
     "snap": False,
+    "lists": [],
     "programs": {},
     "driver": False,
     "refresh": False,

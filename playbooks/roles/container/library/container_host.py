@@ -92,6 +92,7 @@ def main() -> None:
         cdi_refused=cdi_refused(file),
         runtimes_gone=gone(file),
         default_runtime=str(file.get("default-runtime", "")),
+        lists=sorted(path.name for path in Path("/etc/apt/sources.list.d").glob("*.list")),
         snap=SNAP.exists(),
         packages=dpkg(names) if Path("/usr/bin/dpkg-query").exists() else rpm(names),
         programs={name: str(path) for name, path in programs.items() if os.access(path, os.X_OK)},

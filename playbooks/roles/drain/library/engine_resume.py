@@ -16,6 +16,7 @@ short_description: Start the engines that were drained on this host
 options:
   docker_socket: {description: Where the Docker Engine listens., type: path, required: true}
   record: {description: Where it is kept which engines were stopped., type: path, required: true}
+  unless: {description: A file; while it is there nothing is started., type: path, required: true}
 author: lpxdoctor
 """
 
@@ -26,13 +27,16 @@ def main() -> None:
         argument_spec={
             "docker_socket": {"type": "path", "required": True},
             "record": {"type": "path", "required": True},
+            "unless": {"type": "path", "required": True},
         },
         supports_check_mode=True,
     )
     record = Path(module.params["record"])
     names = json.loads(record.read_text()) if record.exists() else []
-    if not names or module.check_mode:
-        module.exit_json(changed=bool(names), started=names)
+    if not names or Path(module.params["unless"]).exists():
+        module.exit_json(changed=False, started=[])
+    if module.check_mode:
+        module.exit_json(changed=True, started=names)
     left, reasons = [], []
     for name in names:
         try:
