@@ -3,19 +3,26 @@
 Each is found by check, is the matter of one playbook, is removed by fix over SSH, and is not found any more.
 """
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.lab.faults import Ward, show_gpu
-from tests.lab.fixtures import HostStarter
-from tests.lab.hosts import Engine, Host
+from tests.lab.engine import ROOT, docker, wait_until
+from tests.lab.faults import POLICY, Ward, show_gpu
+from tests.lab.hosts import Engine, Host, started_host
 
 
 @pytest.fixture(scope="module")
-def host(start_host: HostStarter) -> Iterator[Host]:
-    """Yield a server that shows a card, and whose initramfs has nouveau and nothing that blocks it."""
-    with start_host("lab-faults-boot", Engine.GPU) as host:
+def host(docker_engine: None, collections: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """Yield a server that shows a card, and whose initramfs has nouveau and nothing that blocks it.
+
+    It can run this lpxdoctor itself, from this machine's directories.
+    """
+    ours = dict.fromkeys((ROOT, Path(sys.prefix), Path(sys.base_prefix), collections))
+    with started_host("lab-faults-boot", Engine.GPU, tmp_path_factory.mktemp("boot"), tuple(ours)) as host:
         show_gpu(host)
         yield host
 
@@ -59,3 +66,26 @@ def test_a_blacklist_of_nvidia_that_a_passed_through_card_left(ward: Ward) -> No
 def test_driver_packages_that_automatic_upgrades_may_replace(ward: Ward) -> None:
     ward.plant("apt-mark unhold '*nvidia*' libcuda1")
     ward.put_right("driver.packages-not-held", "driver")
+
+
+def told(host: Host, command: str) -> str:
+    """Return what a command said on a host that may go away meanwhile."""
+    argv = ("ssh", *host.ssh_options(), "-o", "ConnectTimeout=5", "-p", str(host.port), "root@127.0.0.1", command)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False).stdout
+
+
+def test_a_host_that_fixes_itself_goes_on_after_its_reboot(ward: Ward, collections: Path) -> None:
+    host = ward.host
+    docker("exec", "--interactive", host.container_id, "sh", "-c", "cat > /root/policy.toml", stdin=POLICY.encode())
+    ward.plant("rm /etc/modprobe.d/*nouveau*; update-initramfs -u -k all; systemctl restart lab-illusion.service")
+    doctor = f"cd {ROOT} && ANSIBLE_COLLECTIONS_PATH={collections} {sys.executable} -m lpxdoctor fix"
+    said = told(host, f"{doctor} driver.nouveau-bound --policy /root/policy.toml --no-container-test --yes --reboot")
+    assert "It reboots now and goes on by itself" in said
+    record = "cat /root/.local/state/lpxdoctor/fix/localhost.json"
+    log = f"{record}; journalctl -u lpxdoctor-fix"
+    wait_until(lambda: '"finished"' in told(host, record), "its end", lambda: told(host, log), timeout_s=300)
+    assert told(host, "ls /etc/systemd/system | grep lpxdoctor") == ""
+    said = host.ssh(f"{doctor} --resume", timeout_s=120)
+    assert "put right and checked again" in said
+    assert "gone   driver.nouveau-bound" in said
+    assert not ward.found("driver.nouveau-bound")
