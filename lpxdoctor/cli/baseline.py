@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import msgspec
 
 from lpxdoctor import policy
+from lpxdoctor.cli._against import against, evidence_id
 from lpxdoctor.decode import store
 from lpxdoctor.decode.gpu import sampled
 from lpxdoctor.decode.hooks import Hooks, Progress
@@ -28,6 +30,7 @@ _LEAST_FOR_SLO = 60
 _MISSED, _INTERRUPTED = 2, 130
 _MOST_AT_ONCE = 4096
 _MOST = 1_000_000
+_LONGEST_NAME = 80
 
 
 def _numbers(value: str) -> tuple[int, ...] | None:
@@ -56,6 +59,12 @@ def _ladder(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     return found
 
 
+def _name(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not (value and value.isprintable() and value != "last" and len(value) <= _LONGEST_NAME):
+        raise click.BadParameter(f"{value!r} is no name: write up to {_LONGEST_NAME} printable letters, not `last`.")
+    return value
+
+
 def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
     if math.isnan(value):  # which no range excludes
         raise click.BadParameter("nan is no time.")
@@ -81,6 +90,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     help="Climb (powers of two without numbers), end where it tells nothing more, name the knee and its cause.",
 )
 @click.option("--slo", metavar="TARGETS", help="Find the most at once whose p95 holds, as tpot=20ms,ttft=500ms.")
+@click.option("--repeats", type=click.IntRange(1, 100), default=1, help="Measure all of --concurrency so often.")
 @click.option(
     "--requests",
     type=click.IntRange(1, _MOST),
@@ -95,6 +105,9 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 @click.option("--model-config", metavar="DIR", help="The model's directory here, for the ceiling of each line.")
 @click.option("--from", "source", metavar="PROFILE", help="Show a kept profile again: a file, an id, or last.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--name", "keep_as", metavar="NAME", callback=_name, help="Keep the profile under this name too.")
+@click.option("--against", "earlier", metavar="NAME", help="Compare with a baseline: a file, an id, a name, last.")
+@click.option("--evidence", metavar="FILE", help="What `collect` saw of the engine's host: the profile keeps its id.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to keep the profile.")
 @click.option(
     "--api-key-file",
@@ -116,6 +129,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     help="Longest silence, in seconds.",
 )
 def command(
+    *,
     target: str | None,
     hosts: str | None,
     model: str | None,
@@ -132,6 +146,10 @@ def command(
     api_key_file: Path | None,
     timeout: float,
     endpoint: str | None,
+    repeats: int,
+    keep_as: str | None,
+    earlier: str | None,
+    evidence: str | None,
 ) -> int:
     """Measure TTFT, TPOT and tokens/s of TARGET: a URL, or the name of a deployment.
 
@@ -139,18 +157,25 @@ def command(
 
     Exit status: 0 measured, 1 measured but a line cannot be compared or too few requests prove --slo (it says why),
     2 nothing could be measured or no line holds --slo, 64 wrong use, 130 interrupted (what was measured is kept).
+    With --against also: 2 slower, 3 cannot be judged (see lpxdoctor compare).
     """
     _refuse(target, hosts, source, form, measures=bool(target or output or concurrency or ladder))
     if concurrency and ladder:
         raise click.UsageError("--concurrency measures exactly its numbers, --ladder climbs: type one of them.")
     if hosts and output:
         raise click.UsageError("-i keeps a profile of each: it has no -o.")
+    if hosts and earlier:
+        raise click.UsageError("-i measures many, and --against is for one: see lpxdoctor compare.")
     limits, targets_ms = policy.load().ladder, targets(slo) if slo is not None else {}
     if source is not None:
         return _report(concluded(store.find(source), limits, targets_ms), None, form)
+    if ladder and repeats > 1:
+        raise click.UsageError("--repeats is for --concurrency: a ladder climbs once.")
     store.check(output)
+    reference = store.find(earlier) if earlier else None  # now rather than after the measurement
+    host = evidence_id(evidence) if evidence else None
     plan = Plan(
-        concurrencies=ladder or concurrency or _USUAL,
+        concurrencies=ladder or (concurrency or _USUAL) * repeats,
         stops=limits if ladder else None,
         requests=requests,
         least_requests=_LEAST_FOR_SLO if slo else LEAST_REQUESTS,
@@ -170,7 +195,7 @@ def command(
         ):
             hooks = Hooks(progress=_show_progress, is_stopped=lambda: bool(stopped))
             found = measure(there, plan, sampler, hooks, _clear_progress)
-        return found and concluded(found, limits, targets_ms)
+        return found and msgspec.structs.replace(concluded(found, limits, targets_ms), name=keep_as, evidence=host)
 
     if hosts is not None:
         from lpxdoctor.cli import _baselines  # noqa: PLC0415 - one deployment needs none of it
@@ -181,7 +206,12 @@ def command(
     if profile is None:
         print("Interrupted: nothing was measured yet.", file=sys.stderr)
         return _INTERRUPTED
-    return _report(profile, store.save(profile, output), form)
+    file = store.save(profile, output)
+    if reference is None:
+        return _report(profile, file, form)
+    own = _status(profile) if form == "json" else _report(profile, file, form)
+    other = against(reference, profile, form)
+    return own if own in (_MISSED, _INTERRUPTED) or not other else other
 
 
 def _refuse(target: str | None, hosts: str | None, source: str | None, form: str, *, measures: bool) -> None:

@@ -132,9 +132,14 @@ def _worst(row: Compared) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """Return the comparison as JSON text, schema 1; shares are of 1."""
+    """Return the comparison as JSON text."""
+    return msgspec.json.format(msgspec.json.encode(as_dict(comparison)), indent=2).decode() + "\n"
+
+
+def as_dict(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison as what JSON says of it, schema 1; shares are of 1."""
     setups = comparison.setups
-    answer: dict[str, Any] = {
+    return {
         "schema": 1,
         "verdict": comparison.verdict.value,
         "why": comparison.why or None,
@@ -147,7 +152,6 @@ def to_json(comparison: Comparison) -> str:
         "overall": _row(comparison.overall) if comparison.overall else None,
         "not_compared": comparison.alone,
     }
-    return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"
 
 
 def _identity(profile: Profile) -> dict[str, Any]:
