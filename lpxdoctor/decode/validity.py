@@ -125,8 +125,10 @@ def _answer_notes(recording: Recording, numbers: Measured, good: list[Sample], i
         yield "the server sends no token counts: one token per chunk is assumed"
     elif numbers.tokens_per_chunk and numbers.tokens_per_chunk > _ONE_TOKEN:
         yield f"{numbers.tokens_per_chunk:.2f} tokens per chunk: itl_ms is per chunk, tpot_ms per token"
-        if any(not sample.first_tokens_known for sample in good):
-            yield "how many tokens a first chunk holds is not told: one is assumed"
+        untold = sum(not sample.first_tokens_known for sample in good)
+        if untold:
+            which = f"the first chunk of {untold} of {len(good)} answers"
+            yield f"how many tokens {which} holds is not told: one is assumed"
     elif numbers.tokens_per_chunk and numbers.tokens_per_chunk < 2 - _ONE_TOKEN:
         yield f"{numbers.tokens_per_chunk:.2f} tokens per chunk: the server also sends chunks without any"
     if numbers.prompt_tokens is None and good:

@@ -87,7 +87,7 @@ def test_a_chat_is_measured_and_its_template_stays_out_of_the_prefix_cache(
     for rung in answer["rungs"]:
         assert (rung["requests"], rung["errors"], rung["output_tokens"]) == (8, 0, 24)
         assert rung["prompt_tokens"] == pytest.approx(64, rel=0.25)
-        assert rung["tokens_per_chunk"] == pytest.approx(1, rel=0.2)
+        assert rung["tokens_per_chunk"] >= 1
         assert rung["engine"]["generation_tokens"] == rung["engine"]["received_tokens"]
         assert rung["engine"]["prefix_cache_hit_rate"] == 0
 
