@@ -15,8 +15,8 @@ def of_check(answer: Judgement | NoAnswer) -> str:
         cause, *more = (result for result in answer.found if result.failed)
         first = cause.findings[0]
         others = f"\nand {len(more)} more: {', '.join(result.check.id for result in more)}" if more else ""
-        about = " ".join(part for part in (first.subject, first.message) if part)
-        return f"{cause.check.title} ({cause.check.id}): {about}{others}"
+        about = "" if first.subject in first.message else f"{first.subject} "
+        return f"{cause.check.title} ({cause.check.id}): {about}{first.message}{others}"
     if answer.verdict is Verdict.UNKNOWN:
         ran, of = answer.coverage
         return f"too little could be judged: {ran} of {of} checks"

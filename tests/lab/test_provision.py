@@ -71,10 +71,6 @@ def test_it_stops_at_the_second_batch_and_goes_on_when_the_fault_is_gone(
     assert [blocked(hosts[name]) for name in NAMES] == [True, True, False]
     assert json.loads(first.out)["stopped"] == "1 failed, and --max-fail is 1."
 
-    still = doctor("provision", *options, "--resume")
-    assert still.status == 2, still
-    assert [states(still)[name]["state"] for name in NAMES] == ["done", "failed", "not tried"]
-
     hosts["lab-p2"].ssh("rm /etc/docker/daemon.json")
     last = doctor("provision", *options, "--resume")
     assert last.status == 0, last
