@@ -1,13 +1,12 @@
 """The streaming client, and others beside it, against a server whose times are known: who tells what it really did.
 
-    cc -O2 -o truth mock.c -lm
     python benchmarks/peers.py ~/.cache/lpx-peers          # once: virtual environments of the others, 6 GB
-    python benchmarks/decode_client.py --truth ./truth --peers ~/.cache/lpx-peers
+    python benchmarks/decode_client.py --peers ~/.cache/lpx-peers [--truth PROGRAM]
 
-The truth server is a program `PATH PORT TTFT_US ITL_US TOKENS_PER_CHUNK spread|sync|fast` that streams completions on
-an absolute schedule and answers GET /stats?reset with what it really did (TTFT and inter-chunk percentiles in ms,
-tokens, chunks, span_s, first_req_real). Every error is against what happened in that very run, over all its requests.
-Clients that are not there are left out of the comparisons. The exit status is 1 when a goal is missed.
+The server is truth.c beside this file, compiled for the run, or another program with the same arguments and answers:
+it streams completions on an absolute schedule and tells at GET /stats?reset what it really did. Every error is against
+what happened in that very run, over all its requests. Clients that are not there are left out of the comparisons. The
+exit status is 1 when a goal is missed.
 """
 
 import argparse
@@ -40,7 +39,7 @@ Row = dict[str, Any]
 def main() -> int:
     """Measure, print tables, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--truth", type=Path, help="a compiled truth server")
+    parser.add_argument("--truth", type=Path, help="another server whose times are known")
     parser.add_argument("--peers", type=Path, help="directory of the other clients' environments")
     parser.add_argument("--json", type=Path, help="write all rows there")
     parser.add_argument("--one", nargs=3, metavar=("URL", "CONCURRENCY", "REQUESTS"), help=argparse.SUPPRESS)
@@ -49,15 +48,22 @@ def main() -> int:
         url, concurrency, requests = arguments.one
         print(json.dumps(one(url, int(concurrency), int(requests))))
         return 0
-    if arguments.truth is None or not os.access(arguments.truth, os.X_OK):
-        parser.error("--truth must name a compiled truth server")
-    truth, home = arguments.truth.resolve(), arguments.peers and arguments.peers.expanduser().resolve()
-    rows = [ours(truth, mode, concurrency) for mode, concurrency in cases()]
-    rows += [theirs(truth, home, name) for name in PEERS if home and (home / name).exists()]
+    home = arguments.peers and arguments.peers.expanduser().resolve()
+    with tempfile.TemporaryDirectory() as directory:
+        truth = arguments.truth.resolve() if arguments.truth else compiled(Path(directory))
+        rows = [ours(truth, mode, concurrency) for mode, concurrency in cases()]
+        rows += [theirs(truth, home, name) for name in PEERS if home and (home / name).exists()]
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
     print_rows(rows)
     return report_goals(rows)
+
+
+def compiled(directory: Path) -> Path:
+    """Compile the server of this directory."""
+    program = directory / "truth"
+    subprocess.run(("cc", "-O2", "-o", str(program), str(Path(__file__).with_name("truth.c"))), check=True)
+    return program
 
 
 def cases() -> list[tuple[str, int]]:
