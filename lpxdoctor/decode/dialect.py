@@ -85,7 +85,8 @@ def _full_length(target: Target, workload: Workload, timeout_s: float, hooks: Ho
 
 def _two(target: Target, workload: Workload, timeout_s: float, hooks: Hooks) -> list[Sample]:
     quiet = Hooks(is_stopped=hooks.is_stopped)
-    return list(Loop(target.endpoint, workload, 1, 1, timeout_s=timeout_s, hooks=quiet).run().samples)
+    loop = Loop(target.endpoint, workload, 1, 1, timeout_s=timeout_s, hooks=quiet, retries=False)
+    return list(loop.run().samples)
 
 
 def refusal(target: Target, failures: list[str]) -> MeasureError:

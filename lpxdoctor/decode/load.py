@@ -32,15 +32,25 @@ class Loop:
     """One rung under way; run() makes it and may be called once."""
 
     def __init__(
-        self, endpoint: Endpoint, workload: Workload, concurrency: int, requests: int, *, timeout_s: float, hooks: Hooks
+        self,
+        endpoint: Endpoint,
+        workload: Workload,
+        concurrency: int,
+        requests: int,
+        *,
+        timeout_s: float,
+        hooks: Hooks,
+        retries: bool = True,
     ) -> None:
         """Prepare so many requests at once; timeout_s is the longest silence within one.
+
+        retries: failed requests are made again where that can help.
 
         Raises:
             MeasureError: TLS cannot be set up.
         """
         self._endpoint, self._workload, self._hooks = endpoint, workload, hooks
-        self._concurrency = concurrency
+        self._concurrency, self._retries = concurrency, retries
         self._timeout_ns = int(timeout_s * 1e9)
         self._schedule = Schedule(concurrency, requests, workload.output_len)
         self._clock = offset()
@@ -182,7 +192,7 @@ class Loop:
 
     def _pause(self, slot: Slot, failure: str, retry_after: str = "") -> None:
         slot.awaited_since_ns = 0
-        counts = slot.work is not None and slot.work[0] in (Role.COUNTED, Role.RETRY)
+        counts = self._retries and slot.work is not None and slot.work[0] in (Role.COUNTED, Role.RETRY)
         wait_s = pause_s(failure, slot.retries, retry_after) if counts else None
         slot.again = wait_s is not None
         self._paused.append((time.monotonic_ns() + int((wait_s or least_pause_s(1)) * 1e9), slot))

@@ -45,6 +45,7 @@ class Script:
     takes_chunk_usage: bool = True
     refused: tuple[str, ...] = ()  # members that it answers with 400
     names_refused: bool = True
+    hint: str = ""  # behind the name
     has: tuple[str, ...] = ("/v1/completions", "/v1/chat/completions")
     role_on: str = "first"  # chunk of a chat: "first" (without text, as vLLM), "every"
     reasons: int = 0  # so many chunks of a chat are reasoning
@@ -180,7 +181,8 @@ class Peer:
             named.append("min_tokens")
         if not named:
             return None
-        return 400, {"error": f"{named[0]}: extra fields not permitted" if script.names_refused else "bad request"}
+        said = f"{named[0]}: extra fields not permitted {script.hint if named[0] == 'max_tokens' else ''}"
+        return 400, {"error": said if script.names_refused else "bad request"}
 
     async def _stream(self, writer: asyncio.StreamWriter, seen: Seen, fault: str) -> bool:
         script, body = self.script, seen.body
