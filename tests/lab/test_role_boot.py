@@ -1,0 +1,109 @@
+"""The roles boot and reboot on real kernels, initramfs images, Debian 12 and 13, initramfs-tools and dracut."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.engine import LAB, build
+from tests.lab.faults import Ward, show_gpu
+from tests.lab.fixtures import HostStarter
+from tests.lab.hosts import Engine, Host, started_host
+from tests.lab.plays import Player, player
+
+BLACKLIST = "/etc/modprobe.d/blacklist-nouveau.conf"
+NOTE = "/run/lpxdoctor-reboot-needed"
+CHECKS = (
+    "driver.nouveau-bound",
+    "boot.nouveau-not-blocked",
+    "boot.initramfs-allows-nouveau",
+    "boot.nvidia-blacklisted",
+)
+# boot_id is the outer machine's in a container; when its first process started is the container's own.
+BOOT_TIME = "stat --format %Y /proc/1"
+
+
+@pytest.fixture(scope="module")
+def host(start_host: HostStarter) -> Iterator[Host]:
+    """Yield a server that shows a card, and whose initramfs has nouveau and nothing that blocks it."""
+    with start_host("lab-role-boot", Engine.GPU) as host:
+        show_gpu(host)
+        yield host
+
+
+@pytest.fixture(scope="module")
+def play(host: Host, tmp_path_factory: pytest.TempPathFactory, collections: Path) -> Player:
+    return player(host, tmp_path_factory.mktemp("inventory"), collections)
+
+
+@pytest.fixture
+def ward(host: Host, to_ward: Callable[[Host], Ward]) -> Ward:
+    return to_ward(host)
+
+
+def test_a_trial_run_changes_nothing(host: Host, play: Player) -> None:
+    before = host.ssh("ls -l --time-style=full-iso /boot /etc/modprobe.d")
+    assert play("boot", "--check").well().changed > 0
+    assert host.ssh("ls -l --time-style=full-iso /boot /etc/modprobe.d") == before
+
+
+def test_the_boot_chain_is_put_right_once(host: Host, play: Player, ward: Ward) -> None:
+    host.ssh(
+        "echo 'blacklist nvidia' > /etc/modprobe.d/left.conf; echo 'blacklist nouveau' > /etc/modprobe.d/mine.conf"
+    )
+    assert ward.found("driver.nouveau-bound")  # mine.conf is not in the initramfs
+    assert ward.found("boot.nvidia-blacklisted")
+    assert play("boot").well().changed >= 4
+    release = host.ssh("ls /lib/modules")
+    inside = host.ssh(f"lsinitramfs /boot/initrd.img-{release}").splitlines()
+    assert BLACKLIST.lstrip("/") in inside
+    assert any(name.endswith("nouveau.ko") for name in inside)
+    assert "blacklist nouveau" in host.ssh(f"cat {BLACKLIST}")
+    assert (
+        host.ssh("grep --no-filename '^blacklist n' /etc/modprobe.d/left.conf /etc/modprobe.d/mine.conf || true") == ""
+    )
+    assert not ward.found("boot.nvidia-blacklisted")
+    assert play("boot").well().changed == 0
+
+
+def test_a_reboot_comes_only_when_it_is_allowed(host: Host, play: Player, ward: Ward) -> None:
+    told = play("reboot").well()
+    assert told.changed == 0
+    assert "A reboot is needed, and is not allowed (reboot_allowed=true): nouveau owns GPUs" in told.output
+    started = host.ssh(BOOT_TIME)
+    play("reboot", reboot_allowed=True, reboot_boot_time_command=BOOT_TIME, reboot_limit_s=120).well()
+    assert host.ssh(BOOT_TIME) != started
+    assert host.ssh(f"test -e {NOTE} || echo gone") == "gone"
+    assert [check for check in CHECKS if ward.found(check)] == []
+    assert play("reboot", reboot_allowed=True, reboot_boot_time_command=BOOT_TIME).well().changed == 0
+
+
+def test_an_initramfs_that_was_put_back_is_seen_by_what_is_in_it(host: Host, play: Player) -> None:
+    # Newer than every file, and still the wrong one: only reading it tells.
+    script = f"""set -eu
+    image=$(ls /boot/initrd.img-*); cp -p {BLACKLIST} /root/kept
+    : > {BLACKLIST}; update-initramfs -u -k all; cp $image /root/wrong
+    cp -p /root/kept {BLACKLIST}; sleep 1.1; cat /root/wrong > $image"""
+    host.ssh(script, timeout_s=120)
+    assert play("boot", "--tags", "boot.initramfs-allows-nouveau").well().changed >= 1
+    assert play("boot").well().changed == 0
+
+
+def test_dracut_does_what_initramfs_tools_does(host: Host, play: Player) -> None:
+    host.ssh(f"rm -f {BLACKLIST}; apt-get update -q; apt-get install -y -q --no-install-recommends dracut", timeout_s=900)
+    assert play("boot").well().changed >= 2
+    inside = host.ssh("lsinitrd $(ls /boot/initrd.img-*)")
+    assert BLACKLIST.lstrip("/") in inside
+    assert "blacklist nouveau" in host.ssh(f"lsinitrd -f {BLACKLIST.lstrip('/')} $(ls /boot/initrd.img-*)")
+    assert play("boot").well().changed == 0
+
+
+def test_debian_13(collections: Path, tmp_path: Path) -> None:
+    image = build(LAB / "build", "host", "trixie")
+    with started_host("lab-role-trixie", Engine.NONE, tmp_path, image=image) as host:
+        install = "apt-get install -y -q --no-install-recommends linux-image-amd64 initramfs-tools zstd kmod"
+        host.ssh(f"apt-get update -q; DEBIAN_FRONTEND=noninteractive {install}", timeout_s=900)
+        play = player(host, tmp_path, collections)
+        assert play("boot").well().changed >= 2
+        assert BLACKLIST.lstrip("/") in host.ssh("lsinitramfs /boot/initrd.img-*")
+        assert play("boot").well().changed == 0

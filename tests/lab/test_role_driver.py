@@ -1,0 +1,100 @@
+"""The role driver on Debian 12 with real apt, dpkg and kernels, and one real DKMS build of NVIDIA's module."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.faults import Ward, show_gpu
+from tests.lab.fixtures import HostStarter
+from tests.lab.hosts import Engine, Host
+from tests.lab.plays import Player, player
+
+# What Debian 12 has itself; the default branch comes from NVIDIA's repository.
+OWN = {"driver_branch": "535"}
+CHECKS = (
+    "driver.not-installed",
+    "boot.headers-missing",
+    "boot.dkms-build-failed",
+    "boot.dkms-not-built",
+    "boot.module-missing",
+    "boot.next-kernel-without-module",
+    "boot.next-driver-differs",
+    "driver.packages-mixed",
+    "driver.packages-not-held",
+)
+
+
+@pytest.fixture(scope="module")
+def host(start_host: HostStarter) -> Iterator[Host]:
+    """Yield a server that shows a card, with libraries of the driver and no module for its kernel."""
+    with start_host("lab-role-driver", Engine.GPU) as host:
+        show_gpu(host)
+        yield host
+
+
+@pytest.fixture(scope="module")
+def play(host: Host, tmp_path_factory: pytest.TempPathFactory, collections: Path) -> Player:
+    return player(host, tmp_path_factory.mktemp("inventory"), collections)
+
+
+@pytest.fixture
+def ward(host: Host, to_ward: Callable[[Host], Ward]) -> Ward:
+    return to_ward(host)
+
+
+def test_a_repository_that_is_down_is_named_before_a_package_changes(host: Host, play: Player) -> None:
+    before = host.ssh("dpkg-query -W")
+    played = play("driver", driver_branch="580", mirror_apt_nvidia="http://127.0.0.1:9/mirror")
+    assert played.status != 0
+    assert "NVIDIA's repository does not answer" in played.output
+    assert "Name a mirror of it (mirror_apt_nvidia)" in played.output
+    assert host.ssh("dpkg-query -W") == before
+    host.ssh("rm -f /etc/apt/preferences.d/lpxdoctor-nvidia-driver")
+
+
+def test_package_lists_that_cannot_be_read_are_named(host: Host, play: Player) -> None:
+    host.ssh("echo 'deb http://127.0.0.1:9/gone bookworm main' > /etc/apt/sources.list.d/gone.list")
+    played = play("driver", "--tags", "boot.headers-missing", **OWN)
+    assert played.status != 0
+    assert "apt could not read its package lists" in played.output
+    host.ssh("rm /etc/apt/sources.list.d/gone.list")
+
+
+def test_a_lock_that_somebody_holds_is_waited_for_and_named(host: Host, play: Player) -> None:
+    hold = "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f,fcntl.LOCK_EX); time.sleep(900)"
+    host.ssh(f'systemd-run --quiet --unit=lab-lock python3 -c "{hold}"')
+    played = play("driver", "--tags", "boot.headers-missing", driver_lock_timeout_s=3, **OWN)
+    host.ssh("systemctl stop lab-lock")
+    assert played.status != 0
+    assert "Another package manager holds the lock" in played.output
+
+
+def test_a_full_disk_is_named_and_nothing_is_half_installed(host: Host, play: Player) -> None:
+    host.ssh("mount -t tmpfs -o size=2m none /var/cache/apt/archives && mkdir /var/cache/apt/archives/partial")
+    played = play("driver", "--tags", "boot.headers-missing", **OWN)
+    host.ssh("umount /var/cache/apt/archives")
+    assert played.status != 0
+    assert "The disk is full" in played.output
+    assert host.ssh("dpkg --audit") == ""
+    told = play("driver", driver_free_mib=99_999_999, **OWN)
+    assert "which is too little for a driver" in told.output
+
+
+def test_the_driver_comes_with_its_module_after_a_run_that_was_cut_off(host: Host, play: Player, ward: Ward) -> None:
+    assert ward.found("boot.module-missing")
+    host.ssh("cd /tmp && apt-get download -q nvidia-modprobe && dpkg --unpack nvidia-modprobe_*.deb", timeout_s=120)
+    assert "nvidia-modprobe" in host.ssh("dpkg --audit")
+    assert play("driver", **OWN).well().changed > 4
+    assert host.ssh("dpkg --audit") == ""
+    release = host.ssh("ls /lib/modules")
+    module = host.ssh(f"modinfo -k {release} -F version nvidia-current")
+    assert module.startswith("535.")
+    held = set(host.ssh("apt-mark showhold").split())
+    assert {"libcuda1", "libnvidia-ml1", "nvidia-smi", "nvidia-kernel-dkms"} <= held
+    assert not held & {"dkms", "nvidia-modprobe", "linux-image-amd64"}
+    assert [check for check in CHECKS if ward.found(check)] == []
+
+
+def test_a_second_run_changes_nothing(play: Player) -> None:
+    assert play("driver", **OWN).well().changed == 0
