@@ -59,7 +59,7 @@ def _words(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 @click.option("--speculate", multiple=True, metavar="ngram|DIR", help="Try this draft; repeatable.")
 @click.option("--unique-prompts", is_flag=True, help="My prompts share no beginnings: try without prefix cache.")
 @click.option("--prompts", "prompts_file", type=click.Path(path_type=Path), metavar="FILE", help="Regression set.")
-@click.option("--resume", is_flag=True, help="Go on with the interrupted run for the same engine and numbers.")
+@click.option("--resume", is_flag=True, help="Go on with the unfinished run for the same engine and numbers.")
 @click.option("--keep", is_flag=True, help="Leave the deployment with what was chosen.")
 @click.option(
     "--api-key-file", "key_file", type=click.Path(path_type=Path), metavar="FILE", help="The engine's API key."
@@ -81,8 +81,8 @@ def command(
     --engine is a command with {port} and {arguments} in it, run on this machine, or the name of a deployment, which is
     put back as it was found. Every candidate is a start of its own.
 
-    Exit status: 0 finished, 2 the engine as found did not start or cannot be measured, 64 wrong use, 130 interrupted
-    (--resume goes on).
+    Exit status: 0 finished or out of budget, 2 the engine as found did not start or cannot be measured, 64 wrong use,
+    130 interrupted. After a used-up budget and an interruption --resume goes on.
     """
     from lpxdoctor import policy  # noqa: PLC0415 - --help needs none of it
     from lpxdoctor.decode import store  # noqa: PLC0415
@@ -99,7 +99,7 @@ def command(
         print("Interrupted: nothing was measured yet.", file=sys.stderr)
         return _INTERRUPTED
     _report(state, store.save(state.best, output), form)
-    return 0 if state.finished else _INTERRUPTED
+    return 0 if state.ended else _INTERRUPTED
 
 
 def _wish(*, only: tuple[str, ...], given: Sequence[tuple[str, ...]], prompts_file: Path | None, **rest: Any) -> "Wish":

@@ -75,8 +75,12 @@ def _remarks(state: State) -> Iterator[Text]:
     for row in left:
         subject = f"{row.step}, {row.told}" if row.told else row.step
         yield Text(f"  {subject}: {row.why}", "dim")
-    if not state.finished:
+    if not state.ended:
         yield Text("Interrupted: the same command with --resume goes on from here.", "yellow")
+    if state.ended == kept.OUT_OF_BUDGET:
+        yield Text(
+            "The budget is used up: the same command with --resume has a new one, and goes on from here.", "yellow"
+        )
     yield from _chosen(state)
 
 
@@ -102,7 +106,7 @@ def to_json(state: State, profile: str) -> str:
     before, after = rates(state.first), rates(state.best)
     answer: dict[str, Any] = {
         "schema": 1,
-        "finished": state.finished,
+        "ended": state.ended or "interrupted",
         "arguments": best.added,
         "remove": best.removed,
         "gain": {f"{one}": after[one] / before[one] - 1 for one in sorted(before) if one in after},

@@ -76,7 +76,7 @@ def first(run: Run, asked: str) -> State | None:
 def descend(run: Run, state: State, candidates: Sequence[Candidate]) -> State:
     """Try the candidates that have no row yet, step by step, and return all that was found.
 
-    It ends early when the budget or the patience is used up, and when it is stopped: then it is not finished.
+    It ends early when the budget or the patience is used up, and when it is stopped; the state says which.
     """
     done = {(row.step, row.added, row.removed) for row in state.rows if row.outcome in kept.DONE}
     for step, group in groupby(candidates, key=lambda candidate: candidate.step):
@@ -95,16 +95,21 @@ def descend(run: Run, state: State, candidates: Sequence[Candidate]) -> State:
                 return state
             state = after
             kept.save(state)
-    state = msgspec.structs.replace(state, finished=True)
+    poor = any(row.outcome == kept.NOT_TRIED and row.why == _poor(run) for row in state.rows)
+    state = msgspec.structs.replace(state, ended=kept.OUT_OF_BUDGET if poor else kept.FINISHED)
     kept.save(state)
     return state
+
+
+def _poor(run: Run) -> str:
+    return f"the budget of {run.budget_s / 60:.0f} min is used up"
 
 
 def _not_tried(run: Run, state: State) -> str:
     """Return why nothing more is tried, "" while something may be."""
     longest = max(row.seconds for row in state.rows)
     if run.left_s() < longest:
-        return f"the budget of {run.budget_s / 60:.0f} min is used up"
+        return _poor(run)
     steps = [(step, [row.outcome for row in rows]) for step, rows in groupby(_tries(state), key=lambda row: row.step)]
     idle = 0
     for _, outcomes in steps:

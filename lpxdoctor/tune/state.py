@@ -15,6 +15,8 @@ SCHEMA = 1
 # Outcomes of a row.
 FOUND, KEPT, NO_GAIN, INACCURATE = "as found", "kept", "no gain", "inaccurate"
 NOT_STARTED, UNJUDGED, SKIPPED, NOT_TRIED = "did not start", "not judged", "skipped", "not tried"
+# How a run ends.
+FINISHED, OUT_OF_BUDGET = "finished", "out of budget"
 DONE = (KEPT, NO_GAIN, INACCURATE, NOT_STARTED, UNJUDGED)
 
 
@@ -49,7 +51,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     reference: Answers
     first: Profile
     best: Profile
-    finished: bool = False
+    ended: str = ""  # FINISHED or OUT_OF_BUDGET; "" while it runs, and where it was interrupted
 
     def settings(self, *, but: str = "") -> Settings:
         """Return the settings that were kept: of every step its last, of one step none."""
@@ -85,7 +87,7 @@ def save(state: State) -> None:
 
 
 def load(asked: str) -> State:
-    """Return the state of an unfinished run for this.
+    """Return the state of a run for this that did not try everything.
 
     Raises:
         UsageError: there is none, or it is of another schema.
@@ -99,7 +101,7 @@ def load(asked: str) -> State:
         raise UsageError(f"{file} cannot be read, so there is nothing to resume: {error}.") from None
     if state.schema != SCHEMA:
         raise UsageError(f"{file} is of another lpxdoctor: leave --resume out to begin anew.")
-    if state.finished:
+    if state.ended == FINISHED:
         raise UsageError("The run with this engine and these numbers was finished: leave --resume out to begin anew.")
     tried = tuple(row for row in state.rows if row.outcome in (FOUND, *DONE))
-    return msgspec.structs.replace(state, rows=tried)
+    return msgspec.structs.replace(state, rows=tried, ended="")

@@ -36,7 +36,7 @@ class Wish:
     speculate: tuple[str, ...]
     unique_prompts: bool
     key_file: Path | None
-    keep: bool  # leave the service with what was chosen, when the run was finished
+    keep: bool  # leave the service with what was chosen, unless the run was interrupted
     command: tuple[str, ...]
 
     def told(self, service: Service) -> str:
@@ -79,7 +79,7 @@ def tuned(
         if state is None:
             return None
         state = descend(run, state, _candidates(service, wish, sizing, state))
-        if wish.keep and state.finished:
+        if wish.keep and state.ended:
             left = state.settings()
         return state
     finally:

@@ -59,7 +59,7 @@ def test_a_run_is_interrupted_resumed_and_leaves_nothing_running(
     begun = interrupted_in_the_last_step(command, environment)
     assert running() == []
     assert [row["outcome"] for row in begun["steps"]] == ["as found", "did not start"]
-    assert not begun["finished"]
+    assert begun["ended"] == "interrupted"
     assert f"unrecognized arguments: {BAD}" in begun["steps"][1]["why"]
     assert BAD in Path(begun["steps"][1]["log"]).read_text()
 
@@ -69,7 +69,7 @@ def test_a_run_is_interrupted_resumed_and_leaves_nothing_running(
     assert done.returncode == 0, done.stderr
     assert running() == []
     answer = json.loads(done.stdout)
-    assert answer["finished"]
+    assert answer["ended"] == "finished"
     assert answer["steps"][:2] == begun["steps"]
     found, _, good = answer["steps"]
     # A busy machine may make a rung invalid, and then nothing is said of the gain; the answers are the same always.

@@ -107,7 +107,7 @@ def test_gains_add_up_and_what_gains_nothing_is_left() -> None:
     assert state.settings().added == ("--a", "--c")
     assert engine.starts == [(), ("--a",), ("--a", "--b"), ("--a", "--c")]
     assert state.rows[1].gain == pytest.approx(1 / 0.7 - 1, abs=0.03)
-    assert state.finished
+    assert state.ended == "finished"
 
 
 def test_the_best_value_of_a_variable_is_kept() -> None:
@@ -136,7 +136,7 @@ def test_it_stops_when_nothing_gains_any_more() -> None:
     state = tuned(engine, wanted("--a", "--b", "--c", "--d", "--e"))
     assert outcomes(state) == ["as found", "no gain", "no gain", "no gain", "not tried", "not tried"]
     assert "the last 3 steps gained nothing" in state.rows[-1].why
-    assert state.finished
+    assert state.ended == "finished"
 
 
 def test_it_stays_within_its_budget() -> None:
@@ -145,6 +145,16 @@ def test_it_stays_within_its_budget() -> None:
     assert outcomes(state) == ["as found", "kept", "no gain", "not tried"]
     assert engine.now <= 35 * 60
     assert "budget of 35 min" in state.rows[-1].why
+    assert state.ended == "out of budget"
+
+
+def test_a_run_out_of_budget_goes_on_with_a_new_one() -> None:
+    engine = Simulated({"--a": 0.7, "--c": 0.8}, minutes_each=10)
+    tuned(engine, wanted("--a", "--b", "--c"), budget_min=35)
+    engine = replace(engine, starts=[], now=0.0)
+    state = descend(run_of(engine), kept.load("this"), wanted("--a", "--b", "--c"))
+    assert outcomes(state) == ["as found", "kept", "no gain", "kept"]
+    assert (engine.starts, state.ended) == ([("--a", "--c")], "finished")
 
 
 def test_what_is_skipped_is_a_row_with_its_reason() -> None:
@@ -156,7 +166,7 @@ def test_what_is_skipped_is_a_row_with_its_reason() -> None:
 def test_an_interrupted_run_goes_on_where_it_was() -> None:
     engine = Simulated({"--a": 0.7, "--c": 0.8}, stops_at="--b")
     state = tuned(engine, wanted("--a", "--b", "--c"))
-    assert (outcomes(state), state.finished) == (["as found", "kept"], False)
+    assert (outcomes(state), state.ended) == (["as found", "kept"], "")
     engine = replace(engine, stops_at="", starts=[])
     state = descend(run_of(engine), kept.load("this"), wanted("--a", "--b", "--c"))
     assert outcomes(state) == ["as found", "kept", "no gain", "kept"]

@@ -114,8 +114,11 @@ def test_a_report_of_nothing_says_what_to_do() -> None:
     row = Row(
         step="x", added=("--y",), outcome=kept.UNJUDGED, why="1 at once: noise", accuracy=Accuracy(None, None, False)
     )
-    unjudged = msgspec.structs.replace(state, rows=(state.rows[0], row), finished=False)
+    unjudged = msgspec.structs.replace(state, rows=(state.rows[0], row), ended="")
     text = shown(unjudged)
     assert "Nothing that was tried could be judged" in text
     assert "--resume goes on from here" in text
     assert rates(state.first).keys() == {1, 32}
+    assert "has a new one, and goes on" in shown(msgspec.structs.replace(state, ended=kept.OUT_OF_BUDGET)).replace(
+        "\n", " "
+    )
