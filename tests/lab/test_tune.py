@@ -1,19 +1,24 @@
 """Tuning the real vLLM CPU engine: a candidate that does not start, one that does, an interruption, and its end."""
 
 import json
+import os
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.lab import vllm
 from tests.lab.engine import docker
 from tests.lab.fixtures import ROOT
 
-MARK = "lpxdoctor-lab-tune"
+MARK = f"lpxdoctor-lab-tune={os.getpid()}"
+LIMIT_S = 900  # two engines start in it, on a machine that may be busy
 BAD, GOOD = "--no-such-argument", "--max-num-seqs 4"
 SHORT = ("--concurrency", "1,2", "--requests", "6", "--input-len", "32", "--output-len", "12", "--budget", "30")
 
@@ -31,6 +36,13 @@ def argv(image: str, model_dir: Path, *more: str) -> tuple[str, ...]:
 
 def running() -> list[str]:
     return docker("ps", "--all", "--quiet", "--filter", f"label={MARK}").split()
+
+
+@pytest.fixture(autouse=True)
+def removed_in_any_case(docker_engine: None) -> Iterator[None]:
+    yield
+    for identity in running():
+        docker("rm", "--force", identity)
 
 
 def interrupted_in_the_last_step(command: tuple[str, ...], environment: dict[str, str]) -> dict[str, Any]:
@@ -64,7 +76,7 @@ def test_a_run_is_interrupted_resumed_and_leaves_nothing_running(
     assert BAD in Path(begun["steps"][1]["log"]).read_text()
 
     done = subprocess.run(
-        (*command, "--resume"), env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        (*command, "--resume"), env=environment, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert done.returncode == 0, done.stderr
     assert running() == []
