@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tests.lab import vllm
-from tests.lab.engine import docker
-from tests.lab.fixtures import ROOT
+from tests.lab.engine import ROOT, docker
 
 MARK = f"lpxdoctor-lab-tune={os.getpid()}"
 LIMIT_S = 900  # two engines start in it, on a machine that may be busy
