@@ -23,6 +23,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,12 @@ Row = dict[str, Any]
 
 
 def main() -> int:
-    """Measure, print tables, judge."""
+    """Measure, print the page, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--truth", type=Path, help="another server whose times are known")
     parser.add_argument("--peers", type=Path, help="directory of the other clients' environments")
     parser.add_argument("--json", type=Path, help="write all rows there")
+    parser.add_argument("--write", type=Path, help="write the page there")
     parser.add_argument("--one", nargs=3, metavar=("URL", "CONCURRENCY", "REQUESTS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -55,8 +57,12 @@ def main() -> int:
         rows += [theirs(truth, home, name) for name in PEERS if home and (home / name).exists()]
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
-    print_rows(rows)
-    return report_goals(rows)
+    judged = goals(rows)
+    text = page(rows, judged)
+    print(text)
+    if arguments.write:
+        arguments.write.write_text(text + "\n")
+    return int(not all(met for _, met, _ in judged))
 
 
 def compiled(directory: Path) -> Path:
@@ -363,38 +369,58 @@ def goals(rows: Sequence[Row]) -> list[tuple[str, bool, str]]:
     ]
 
 
-def print_rows(rows: Sequence[Row]) -> None:
-    """Print Markdown, as the results page has it."""
-    print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores\n")
-    names = ["client", "mode", "c", "TTFT p50 (truth)", "p99 (truth)", "ITL p99 (truth)", "of ideal load"]
-    names += ["us CPU/event", "peak MB", "first request s", "wall s", "flagged", "load average"]
-    print("| " + " | ".join(names) + " |")
-    print("|" + " --- |" * len(names))
+def page(rows: Sequence[Row], judged: Sequence[tuple[str, bool, str]]) -> str:
+    """Return the results page: how it was made, every row, every goal."""
+    from lpxdoctor import __version__  # noqa: PLC0415
+
+    command = " ".join(["python benchmarks/decode_client.py", *sys.argv[1:]])
+    machine = f"Python {platform.python_version()}, {os.cpu_count()} CPUs ({platform.machine()})"
+    loads = [row["load"] for row in rows]
+    today = datetime.now(timezone.utc).date().isoformat()
+    lines = [
+        "# What a client says of a server whose times are known",
+        "",
+        f"`{command}`",
+        f"on {today}, lpxdoctor {__version__}, {machine}.",
+        "",
+        f"Load average {min(loads):.0f} to {max(loads):.0f}, the benchmark's own included. The server waits {TTFT_MS} ms",
+        f"and then sends a chunk every {GAP_MS} ms (spread: each answer by its own clock; sync: all at the ticks of one;",
+        f"fast: without waiting; x4: four tokens a chunk); {INPUT_LEN} tokens in, {OUTPUT_LEN} out. In brackets is what it",
+        "really did in that run. CPU, memory (PSS, at its most) and the time to the first request are those of the whole",
+        "command with all its processes.",
+        "",
+        *table(rows),
+        "",
+        "| goal | | here |",
+        "| --- | --- | --- |",
+        *(f"| {goal} | {'met' if met else '**missed**'} | {figures} |" for goal, met, figures in judged),
+    ]
+    because = [row for row in rows if row.get("failures") or not row.get("valid", True)]
+    if because:
+        lines += ["", "What the client itself said of its rungs that were flagged:", ""]
+        lines += [f"- {row['mode']}, {row['concurrency']} at once: {row['invalid_because']}" for row in because]
+    return "\n".join(lines)
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Return every run as a row of Markdown."""
+    names = ["client", "mode", "at once", "TTFT p50 ms", "p99 ms", "ITL p99 ms", "of ideal load"]
+    names += ["us CPU/event", "peak MB", "first request s", "wall s", "flagged"]
+    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
     for row in rows:
         pairs = [pair(row, name) for name in ("ttft_p50", "ttft_p99", "itl_p99")]
         cells = [row["tool"], row["mode"], str(row["concurrency"]), *pairs]
-        cells += ["" if row["mode"] != "spread" and row["mode"] != "sync" else f"{row['delivered']:.1%}"]
+        cells += [f"{row['delivered']:.1%}" if row["mode"] in ("spread", "sync") else ""]
         cells += [f"{row['us_per_event']:.1f}", f"{row['peak_mb']:.0f}", f"{row['first_request_s']:.2f}"]
-        cells += [f"{row['wall_s']:.1f}", {None: "", True: "no", False: "yes"}[row.get("valid")], f"{row['load']:.1f}"]
-        print("| " + " | ".join(cells) + " |")
+        cells += [f"{row['wall_s']:.1f}", {None: "", True: "no", False: "yes"}[row.get("valid")]]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def pair(row: Row, name: str) -> str:
     """Return a client's figure with the truth of the same run."""
     said = "none" if row[name] is None else f"{row[name]:.2f}"
     return f"{said} ({row['truth'][name]:.2f})"
-
-
-def report_goals(rows: Sequence[Row]) -> int:
-    """Print each goal with its figures; return the exit status."""
-    judged = goals(rows)
-    print("\n| goal | | here |\n| --- | --- | --- |")
-    for goal, met, figures in judged:
-        print(f"| {goal} | {'met' if met else '**missed**'} | {figures} |")
-    for row in rows:
-        if row.get("failures") or not row.get("valid", True):
-            print(f"\n{row['mode']} {row['concurrency']}: {row['invalid_because']} {row['failures'][:1] or ''}")
-    return int(not all(met for _, met, _ in judged))
 
 
 if __name__ == "__main__":
