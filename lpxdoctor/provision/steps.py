@@ -3,7 +3,6 @@
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from lpxdoctor import catalog, fleet, galaxy, inventory, playbook
@@ -131,15 +130,16 @@ def _baseline(job: Job, name: str, canary: Mapping[str, float]) -> Ended:
         command=("lpxdoctor", "provision"),
     )
     try:
+        store.check(None)
         with (
             reached(f"{job.name}@{name}", model=None, key_file=None) as there,
             sampled(local=there.is_local) as sampler,
         ):
             profile = measure(there, plan, sampler, Hooks(), lambda _: None)
+        kept = profile and store.save(profile, None)
     except (MeasureError, UsageError, SetupError) as error:
         return Ended(failure=str(error))
     if profile is None:
         return Ended(failure="nothing was measured")
-    kept: Path = store.save(profile, None)
     failure = gate.of_baseline(profile, canary, wanted.least_share)
     return Ended(failure=f"{failure}\nThe baseline: {kept}" if failure else "", tokens_per_s=gate.rates(profile))
