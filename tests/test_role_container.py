@@ -67,6 +67,7 @@ NOTHING: dict[str, Any] = {
     "docker_version": "",
     "snap": False,
     "lists": [],
+    "python_apt": True,
     "programs": {},
     "driver": False,
     "refresh": False,

@@ -4,7 +4,6 @@ import json
 import os
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path

@@ -35,7 +35,7 @@ CARETAKERS = (
         "nvsm_core",
         "nvlsm",
     ),
-    *("nvidia-imex", "dcgmproftester", "nvidia-powerd"),
+    *("nvidia-imex", "nvidia-powerd"),
 )
 
 
