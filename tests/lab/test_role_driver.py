@@ -98,3 +98,16 @@ def test_the_driver_comes_with_its_module_after_a_run_that_was_cut_off(host: Hos
 
 def test_a_second_run_changes_nothing(play: Player) -> None:
     assert play("driver", **OWN).well().changed == 0
+
+
+def test_a_directory_of_packages_is_the_only_source(host: Host, play: Player) -> None:
+    script = """set -eu
+    mkdir -p /srv/packages; cd /srv/packages; apt-get download -q nvidia-persistenced libtirpc3 libtirpc-common
+    dpkg-scanpackages . /dev/null > Packages 2>/dev/null; apt-get remove -y -q nvidia-persistenced
+    sed -i.kept 's/^deb /#deb /' /etc/apt/sources.list
+    echo 'deb http://127.0.0.1:9/gone bookworm main' > /etc/apt/sources.list.d/gone.list"""
+    host.ssh(script, timeout_s=300)
+    played = play("driver", offline_repository="/srv/packages", **OWN)
+    host.ssh("mv /etc/apt/sources.list.kept /etc/apt/sources.list; rm /etc/apt/sources.list.d/gone.list")
+    played.well()
+    assert "ii" in host.ssh("dpkg-query -W -f '${db:Status-Abbrev}' nvidia-persistenced")
