@@ -131,11 +131,13 @@ def _answer_notes(recording: Recording, numbers: Measured, good: list[Sample], i
             yield f"how many tokens {which} holds is not told: one is assumed"
     elif numbers.tokens_per_chunk and numbers.tokens_per_chunk < 2 - _ONE_TOKEN:
         yield f"{numbers.tokens_per_chunk:.2f} tokens per chunk: the server also sends chunks without any"
-    if numbers.prompt_tokens is None and good:
+    if not good:
+        return
+    if numbers.prompt_tokens is None:
         yield "the server does not tell how many tokens a prompt had" + ("" if input_len else ": it was text")
     elif input_len is None:
         yield f"text prompts of {numbers.prompt_tokens:.0f} tokens on average: the server is not asked by token ids"
-    elif numbers.prompt_tokens is not None and numbers.prompt_tokens != input_len:
+    elif numbers.prompt_tokens != input_len:
         yield f"the server counted {numbers.prompt_tokens:.1f} tokens in prompts of {input_len} token ids"
 
 

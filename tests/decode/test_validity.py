@@ -111,6 +111,13 @@ def test_what_happened_to_a_gpu_makes_a_rung_invalid(change: dict[str, Any], rea
     assert judged(recording(steady()), gpu=msgspec.structs.replace(GPU, **change)).invalid_because == reason
 
 
+@pytest.mark.parametrize("input_len", [8, None])
+def test_a_rung_without_any_answer_is_told_like_any_other(input_len: int | None) -> None:
+    rung = judged(recording([sample(0, [], failure="http-500: x") for _ in range(4)]), input_len=input_len)
+    assert (rung.requests, rung.errors, rung.valid) == (0, 4, False)
+    assert (rung.ttft_ms.p50, rung.prompt_tokens, rung.notes) == (None, None, ())
+
+
 def test_an_engine_without_counters_is_no_reason() -> None:
     assert judged(recording(steady()), None).valid
 
