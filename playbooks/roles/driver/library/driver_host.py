@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -103,6 +104,8 @@ def look(root: Path) -> dict[str, Any]:
         "loaded": loaded(root),
         # A container has the machine's modules in memory and not on disk: nothing can be loaded from in there.
         "loadable": (root / "lib/modules" / os.uname().release / "modules.dep").exists(),
+        # Ansible's apt cannot tell in a trial run what it would do without it; in a real one it installs it.
+        "python_apt": importlib.util.find_spec("apt") is not None,
         "nouveau": (root / "sys/module/nouveau").is_dir(),
         "free_mib": {
             place: shutil.disk_usage(root / place.lstrip("/")).free // MIB for place in ("/boot", "/usr", "/var")
