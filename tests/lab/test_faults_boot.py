@@ -77,7 +77,7 @@ def told(host: Host, command: str) -> str:
 def test_a_host_that_fixes_itself_goes_on_after_its_reboot(ward: Ward, collections: Path) -> None:
     host = ward.host
     docker("exec", "--interactive", host.container_id, "sh", "-c", "cat > /root/policy.toml", stdin=POLICY.encode())
-    ward.plant("rm /etc/modprobe.d/*nouveau*; update-initramfs -u -k all; systemctl restart lab-illusion.service")
+    ward.plant("rm -f /etc/modprobe.d/*nouveau*; update-initramfs -u -k all; systemctl restart lab-illusion.service")
     doctor = f"cd {ROOT} && ANSIBLE_COLLECTIONS_PATH={collections} {sys.executable} -m lpxdoctor fix"
     said = told(host, f"{doctor} driver.nouveau-bound --policy /root/policy.toml --no-container-test --yes --reboot")
     assert "It reboots now and goes on by itself" in said
