@@ -54,7 +54,7 @@ def _other(dialect: Dialect, seen: Sequence[Sample]) -> Dialect | None:
     if not seen or not all(sample.kind in _NOT_UNDERSTOOD for sample in seen):
         return None
     left = [(name, change) for name, change in _PLAINER if _is_asked(dialect, name, change)]
-    named = [change for name, change in left if any(name in sample.failure for sample in seen)]
+    named = [change for name, change in left if any(name in sample.failure.lower() for sample in seen)]
     changes = named or [change for name, change in left if name != "max_completion_tokens"]
     return replace(dialect, **changes[0]) if changes else None
 

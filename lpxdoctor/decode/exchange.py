@@ -16,13 +16,14 @@ class Exchange:
 
     __slots__ = (
         "_before_last", "_done", "_error", "_first", "_last", "_refusal", "_splitter", "_usage",
-        "arrivals_ns", "bundles", "response", "role", "slot", "started_ns",
+        "arrivals_ns", "bundles", "has_begun", "response", "role", "slot", "started_ns",
     )  # fmt: skip
 
     def __init__(self, role: Role, slot: int) -> None:
         self.role = role
         self.slot = slot
         self.started_ns = 0
+        self.has_begun = False  # something of the answer has come
         self.arrivals_ns = array("q")
         self.bundles: list[Bundle] = []
         self.response = Response()
@@ -38,6 +39,7 @@ class Exchange:
         Raises:
             ProtocolError: it is no part of a streamed completion.
         """
+        self.has_begun = True
         body = self.response.feed(content)
         if not body:
             return 0

@@ -11,12 +11,13 @@ import time
 from lpxdoctor.decode.clock import offset
 from lpxdoctor.decode.endpoint import Endpoint
 from lpxdoctor.decode.exchange import Exchange
-from lpxdoctor.decode.hooks import Hooks, Progress
+from lpxdoctor.decode.hooks import Hooks
 from lpxdoctor.decode.http import ProtocolError
 from lpxdoctor.decode.retry import least_pause_s, pause_s
-from lpxdoctor.decode.samples import Recording, Role, Sample
+from lpxdoctor.decode.samples import Recording, Role
 from lpxdoctor.decode.schedule import Schedule
 from lpxdoctor.decode.slot import Slot
+from lpxdoctor.decode.tally import Tally
 from lpxdoctor.decode.transport import Transport, tls_maker
 from lpxdoctor.decode.watch import Watch
 from lpxdoctor.decode.workload import ChunkUsage, Workload
@@ -60,8 +61,8 @@ class Loop:
         self._counts_chunks = workload.dialect.chunk_usage is ChunkUsage.ALWAYS
         self._prompts = 0
         self._slots = tuple(Slot(index, self._prompt()) for index in range(concurrency))
-        self._samples: list[Sample] = []
-        self._answered = self._failed = self._tokens = self._chunks = 0
+        self._tally = Tally()
+        self._resent, self._keeps_connections = 0, True
         self._paused: list[tuple[int, Slot]] = []
         self._working = concurrency
         self._ticked_ns = self._returned_ns = 0
@@ -85,9 +86,10 @@ class Loop:
             concurrency=self._concurrency,
             asked=self._schedule.requests,
             output_len=self._workload.output_len,
-            samples=tuple(self._samples),
+            samples=tuple(self._tally.samples),
             client=client,
             stopped=self._schedule.stopped,
+            resent=self._resent,
         )
 
     def _is_stopped(self) -> bool:
@@ -128,7 +130,21 @@ class Loop:
         except ProtocolError as error:
             self._fail(slot, f"malformed: {error}")
         except OSError as error:
-            self._fail(slot, f"{'cut' if transport.ready else 'connect'}: {error}")
+            if not self._was_stale(slot, transport):
+                self._fail(slot, f"{'cut' if transport.ready else 'connect'}: {error}")
+
+    def _was_stale(self, slot: Slot, transport: Transport) -> bool:
+        """Send a request again that went to a connection which the server had just ended; tell whether that was it.
+
+        Some servers offer to keep a connection and end it after every stream (llama.cpp): it gets a new one each time.
+        """
+        if slot.exchange is None or slot.exchange.has_begun or not transport.has_answered:
+            return False
+        self._resent += 1
+        self._keeps_connections, slot.exchange = False, None
+        self._disconnect(slot)
+        self._connect(slot)
+        return True
 
     def _read(self, slot: Slot, transport: Transport, content: bytes) -> None:
         exchange = slot.exchange
@@ -164,8 +180,10 @@ class Loop:
         slot.exchange = None
         self._schedule.ended(slot.index, failed=bool(failure))
         half_sent = slot.transport is not None and slot.transport.wants_to_write  # refused before it was read
-        if half_sent or not exchange.response.keeps_alive:
+        if half_sent or not (exchange.response.keeps_alive and self._keeps_connections):
             self._disconnect(slot)
+        elif slot.transport is not None:
+            slot.transport.has_answered = True
         if failure:
             self._pause(slot, failure, exchange.response.headers.get("retry-after", ""))
         else:
@@ -175,9 +193,9 @@ class Loop:
             if slot.exchange and self._watch.on:
                 self._watch.idle_ns += slot.exchange.started_ns - ended_ns
         try:
-            self._record(exchange.sample(ended_ns, failure))
+            self._tally.record(exchange.sample(ended_ns, failure))
         except ProtocolError as error:
-            self._record(exchange.broken(ended_ns, f"malformed: {error}"))
+            self._tally.record(exchange.broken(ended_ns, f"malformed: {error}"))
 
     def _fail(self, slot: Slot, failure: str) -> None:
         now = time.monotonic_ns()
@@ -186,7 +204,7 @@ class Loop:
         exchange.started_ns = exchange.started_ns or now
         slot.exchange = None
         self._disconnect(slot)
-        self._record(exchange.broken(now, failure))
+        self._tally.record(exchange.broken(now, failure))
         self._schedule.ended(slot.index, failed=True)
         self._pause(slot, failure)
 
@@ -196,15 +214,6 @@ class Loop:
         wait_s = pause_s(failure, slot.retries, retry_after) if counts else None
         slot.again = wait_s is not None
         self._paused.append((time.monotonic_ns() + int((wait_s or least_pause_s(1)) * 1e9), slot))
-
-    def _record(self, sample: Sample) -> None:
-        self._samples.append(sample)
-        if not sample.failure:
-            self._tokens += sample.tokens
-            self._chunks += len(sample.arrivals_ns)
-        if sample.role is Role.COUNTED:
-            self._failed += bool(sample.failure)
-            self._answered += not sample.failure
 
     def _next(self, slot: Slot) -> None:
         if slot.again and slot.work and not self._schedule.stopped:
@@ -222,10 +231,7 @@ class Loop:
             self._send(slot, slot.transport)
 
     def _least_received(self) -> int:
-        """Return how many tokens the youngest counted request has had, as far as its chunks tell."""
-        under_way = [slot.exchange for slot in self._slots if slot.exchange and slot.exchange.role is Role.COUNTED]
-        chunks = min((len(exchange.arrivals_ns) for exchange in under_way), default=0)
-        return chunks * self._tokens // self._chunks if self._chunks else chunks
+        return self._tally.least_received(slot.exchange for slot in self._slots)
 
     def _connect(self, slot: Slot) -> None:
         try:
@@ -249,7 +255,8 @@ class Loop:
         try:
             transport.send(prepared)
         except OSError as error:
-            self._fail(slot, f"cut: {error}")
+            if not self._was_stale(slot, transport):
+                self._fail(slot, f"cut: {error}")
             return
         if self._watch.on:
             self._watch.sends_ns.append(time.monotonic_ns() - exchange.started_ns)
@@ -280,14 +287,7 @@ class Loop:
         for slot in self._slots:
             if slot.awaited_since_ns:
                 self._check_silence(slot, now - slot.awaited_since_ns)
-        self._hooks.progress(
-            Progress(
-                concurrency=self._concurrency,
-                answered=self._answered,
-                failed=self._failed,
-                asked=self._schedule.requests,
-            )
-        )
+        self._hooks.progress(self._tally.progress(self._concurrency, self._schedule.requests))
 
     def _check_silence(self, slot: Slot, silent_ns: int) -> None:
         if slot.exchange is None:

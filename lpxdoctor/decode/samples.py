@@ -78,4 +78,5 @@ class Recording:
     output_len: int
     samples: tuple[Sample, ...]
     client: Client
+    resent: int = 0  # requests that met a connection which the server had just ended
     stopped: str = ""  # why it ended before all were made, "" when it did not

@@ -53,6 +53,7 @@ class Transport:
             OSError: the connection was refused at once.
         """
         self.ready = False
+        self.has_answered = False  # a request before this one
         self.arrived_ns = 0  # of the last read: when it arrived, and when the program had it
         self.read_ns = 0
         self.stamped = False  # whether the kernel told the arrival time of the last read

@@ -144,6 +144,8 @@ def _answer_notes(recording: Recording, numbers: Measured, good: list[Sample], i
 def _surrounding_notes(recording: Recording, engine: EngineDelta | None, gpus: tuple[GpuUse, ...]) -> Iterator[str]:
     if engine and engine.preemptions:
         yield f"the engine preempted {engine.preemptions:.0f} requests: its KV cache was full"
+    if recording.resent:
+        yield f"the server ends connections that it offers to keep: {recording.resent} requests were sent once more"
     retries = [sample for sample in recording.samples if sample.role is Role.RETRY]
     if retries:
         answered = sum(not sample.failure for sample in retries)

@@ -60,6 +60,7 @@ class Script:
     spaced: bool = False  # JSON with spaces, as Python writes it
     comments: bool = False  # keep-alive comments between events
     keeps_alive: bool = True
+    ends_unsaid: bool = False  # ends the connection after a stream without having said so, as llama.cpp does
     api_key: str = ""
     models: tuple[str, ...] = ("peer",)
     max_model_len: int | None = 4096
@@ -211,7 +212,7 @@ class Peer:
             number += 1
         self._finish(writer, body, sent)
         await writer.drain()
-        return script.keeps_alive
+        return script.keeps_alive and not script.ends_unsaid
 
     def _finish(self, writer: asyncio.StreamWriter, body: dict[str, Any], sent: int) -> None:
         if self.script.ends_in_own_chunk:

@@ -83,6 +83,7 @@ def test_counted_requests_all_have_company_and_their_exact_lengths() -> None:
         Script(ends_in_own_chunk=True),
         Script(ends_in_own_chunk=True, takes_chunk_usage=False),
         Script(keeps_alive=False),
+        Script(ends_unsaid=True),
         Script(tells_usage=False),
         Script(tells_usage=False, ends_in_own_chunk=True),
         Script(text=" \u00e4\U0001f9ea", piece_bytes=1),
@@ -248,6 +249,19 @@ def test_a_connection_that_is_never_accepted_is_a_connect_failure(monkeypatch: p
             recording = load(f"http://127.0.0.1:{address[1]}", concurrency=1, requests=1)
     assert set(kinds(recording.samples)) == {"connect"}
     assert "no answer within" in recording.samples[0].failure
+
+
+def test_a_connection_that_ends_between_two_requests_is_no_failure_of_the_second() -> None:
+    with serving(Script(ends_unsaid=True)) as peer:
+        recording = load(peer.url, concurrency=2, requests=8)
+    assert kinds(recording.samples) == {"": len(recording.samples)}
+    assert 1 <= recording.resent <= 2  # once a slot at most: then each request gets a connection of its own
+    assert len(peer.seen) == len(recording.samples)
+    rung = judge(recording, engine=None, gpus=(), kv_cache_tokens=None, block_size=None, input_len=32)
+    assert f"{recording.resent} requests were sent once more" in " ".join(rung.notes)
+    with serving(Script(fault="reset", fault_after=0, fault_on=(3,))) as peer:
+        recording = load(peer.url, concurrency=1, requests=5)
+    assert kinds(recording.samples)["cut"] + recording.resent == 1
 
 
 def test_large_prompts_are_sent_in_full() -> None:
