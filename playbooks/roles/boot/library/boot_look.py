@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def look(root: Path) -> dict[str, Any]:
         "owners": owned,
         "given_away": bool(owned) and all(driver in GIVEN_AWAY for driver in owned.values()),
         "nouveau_idle": (root / "sys/module/nouveau").is_dir() and "nouveau" not in owned.values(),
+        "dracut": shutil.which("dracut") is not None,
         "container": (root / "run/systemd/container").exists() or (root / ".dockerenv").exists(),
     }
 
