@@ -126,7 +126,7 @@ def idle(at: Door, deadline_s: float, strict: bool) -> str:
         if left is None and not strict:
             return "it does not tell how many requests it has"
         if time.monotonic() > deadline_s and calm < CALM:
-            return f"it still has {left:.0f} requests" if left else "it does not tell how many requests it has"
+            return f"requests run or wait in it ({left:.0f})" if left else "it does not tell how many requests it has"
         time.sleep(0.5)
     return ""
 
