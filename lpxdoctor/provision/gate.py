@@ -42,8 +42,12 @@ def of_baseline(profile: Profile, canary: Mapping[str, float], least_share: floa
         rate = own.get(concurrency)
         if rate is None or rate < least_share * expected:
             told = "no rate could be measured" if rate is None else f"{rate:,.0f} tokens/s"
+            doubts = next(
+                (rung.invalid_because for rung in profile.rungs if str(rung.concurrency) == concurrency), None
+            )
             return (
                 f"{told} at {concurrency} at once, where the canary has {expected:,.0f}: "
                 f"less than the {least_share:.0%} of it that the policy asks for (provision.least_share)"
+                + (f"\nTo be doubted: {doubts}" if doubts else "")
             )
     return ""

@@ -66,6 +66,12 @@ def test_an_engine_may_be_a_little_slower_than_the_canary(share: float, *, passe
         assert "provision.least_share" in why
 
 
+def test_a_measurement_that_is_to_be_doubted_says_so() -> None:
+    slow = with_rung(output_tokens_per_s=1.0, valid=False, invalid_because="client-limited")
+    ((concurrency, rate),) = gate.rates(PROFILE).items()
+    assert gate.of_baseline(slow, {concurrency: rate}, SHARE).endswith("To be doubted: client-limited")
+
+
 def test_a_rate_that_could_not_be_measured_is_no_pass() -> None:
     ((concurrency, rate),) = gate.rates(PROFILE).items()
     assert "no rate" in gate.of_baseline(with_rung(output_tokens_per_s=None), {concurrency: rate}, SHARE)
