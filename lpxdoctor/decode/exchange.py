@@ -16,11 +16,13 @@ class Exchange:
 
     __slots__ = (
         "_before_last", "_done", "_error", "_first", "_last", "_refusal", "_splitter", "_usage",
-        "arrivals_ns", "bundles", "has_begun", "response", "role", "slot", "started_ns",
+        "arrivals_ns", "bundles", "has_begun", "response", "retried_for", "role",
+        "slot", "started_ns",
     )  # fmt: skip
 
-    def __init__(self, role: Role, slot: int) -> None:
+    def __init__(self, role: Role, slot: int, retried_for: str = "") -> None:
         self.role = role
+        self.retried_for = retried_for
         self.slot = slot
         self.started_ns = 0
         self.has_begun = False  # something of the answer has come
@@ -138,6 +140,7 @@ class Exchange:
             prompt_tokens=usage.prompt_tokens if usage else None,
             bundles=tuple(self.bundles),
             failure=failure,
+            retried_for=self.retried_for,
         )
 
     def _last_is_only_the_end(self, tokens: int) -> bool:

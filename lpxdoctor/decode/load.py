@@ -200,7 +200,7 @@ class Loop:
     def _fail(self, slot: Slot, failure: str) -> None:
         now = time.monotonic_ns()
         role = slot.work[0] if slot.work else Role.WARM_UP
-        exchange = slot.exchange or Exchange(role, slot.index)
+        exchange = slot.exchange or Exchange(role, slot.index, slot.retried_for)
         exchange.started_ns = exchange.started_ns or now
         slot.exchange = None
         self._disconnect(slot)
@@ -212,12 +212,13 @@ class Loop:
         slot.awaited_since_ns = 0
         counts = self._retries and slot.work is not None and slot.work[0] in (Role.COUNTED, Role.RETRY)
         wait_s = pause_s(failure, slot.retries, retry_after) if counts else None
-        slot.again = wait_s is not None
+        slot.again_for = "" if wait_s is None else failure.partition(":")[0]
         self._paused.append((time.monotonic_ns() + int((wait_s or least_pause_s(1)) * 1e9), slot))
 
     def _next(self, slot: Slot) -> None:
-        if slot.again and slot.work and not self._schedule.stopped:
-            slot.work, slot.retries, slot.again = (Role.RETRY, slot.work[1]), slot.retries + 1, False
+        slot.retried_for, slot.again_for = slot.again_for, ""
+        if slot.retried_for and slot.work and not self._schedule.stopped:
+            slot.work, slot.retries = (Role.RETRY, slot.work[1]), slot.retries + 1
         else:
             slot.work, slot.retries = self._schedule.next(slot.index, self._least_received), 0
         if slot.work is None:
@@ -248,7 +249,7 @@ class Loop:
         role, tokens = slot.work
         body = self._workload.body(slot.prompt, tokens, chunk_usage=self._counts_chunks)
         prepared = transport.prepare(self._endpoint.request("POST", self._workload.dialect.path, body))
-        slot.exchange = exchange = Exchange(role, slot.index)
+        slot.exchange = exchange = Exchange(role, slot.index, slot.retried_for)
         if role is Role.COUNTED and not self._watch.on:
             self._watch.start()
         exchange.started_ns = time.monotonic_ns()

@@ -136,7 +136,8 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
     load: EngineLoad | None = None
     ceiling: Ceiling | None = None
     samples: Samples | None = None  # None in profiles of 0.1
-    retries: int = 0  # requests made in place of failed ones; in none of the counts and latencies above
+    # Requests made in place of failed ones, by the failure; in none of the counts and latencies above.
+    retries: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     retries_answered: int = 0
 
 

@@ -45,6 +45,7 @@ class Sample:
     prompt_tokens: int | None  # as the server counted them
     bundles: tuple[Bundle, ...] = ()
     failure: str = ""
+    retried_for: str = ""  # the kind of failure that this request was made again for
 
     @property
     def kind(self) -> str:

@@ -17,6 +17,7 @@ class Slot:
     exchange: Exchange | None = None
     work: tuple[Role, int] | None = None
     retries: int = 0  # of the request under way, or of the one to be made again
-    again: bool = False
+    again_for: str = ""  # the kind of failure that it is to be made again for, "" when it is not
+    retried_for: str = ""  # that it has been made again for
     awaited_since_ns: int = 0  # 0: nothing is awaited
     interest: int = 0  # what the selector watches its socket for

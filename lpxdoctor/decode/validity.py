@@ -43,7 +43,7 @@ def judge(
         errors=len(failed),
         errors_by_kind=dict(Counter(sample.kind for sample in failed)),
         error_examples={sample.kind: sample.failure for sample in reversed(failed)},
-        retries=sum(sample.role is Role.RETRY for sample in recording.samples),
+        retries=dict(Counter(sample.retried_for for sample in recording.samples if sample.role is Role.RETRY)),
         retries_answered=sum(sample.role is Role.RETRY and not sample.failure for sample in recording.samples),
         ttft_ms=numbers.ttft,
         itl_ms=numbers.itl,
