@@ -74,7 +74,8 @@ def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_s
     target = wanted.target
     place = galaxy.ensure()
     planned = plan(wanted.words, target, wanted.kernels, wanted.variables, place)
-    names = (*_FOR_MODULES, *planned.packages, *wanted.packages)
+    install = tuple(dict.fromkeys((*_FOR_MODULES, *planned.first, *wanted.packages)))
+    names = (*install, *planned.packages)
     on_step(f"Read the package lists of {target.name}")
     root = apt.Root(work / "apt", target)
     root.prepare(sources.of(target, planned.repositories, wanted.variables, work), planned.preferences)
@@ -95,7 +96,7 @@ def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_s
         target=msgspec.convert(target, System, from_attributes=True),
         words=wanted.words,
         variables={name: value for name, value in given.items() if not _SECRET.search(name)},
-        install=wanted.packages,
+        install=install,
         packages=packages,
         wheels=found_wheels,
         collections=collections,

@@ -50,7 +50,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     target: System
     words: tuple[str, ...]  # the playbooks that it is for
     variables: dict[str, object]  # of the roles, which decided what is in it; to be used again
-    install: tuple[str, ...]  # packages that were asked for by name, and are installed when it is applied
+    install: tuple[str, ...]  # packages, before any playbook runs: what was asked for by name, and what Ansible needs
     packages: tuple[Item, ...]
     wheels: tuple[Item, ...]
     collections: tuple[Item, ...]

@@ -29,6 +29,7 @@ class Plan:
     """What is to be fetched for some playbooks."""
 
     packages: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()  # to be installed before the playbooks run
     optional: tuple[str, ...] = ()  # taken where a repository has them
     repositories: tuple[Repository, ...] = ()
     preferences: tuple[str, ...] = ()  # of apt: which of several versions
@@ -77,6 +78,7 @@ def plan(
 def _plan(told: Sequence[Mapping[str, Any]], target: Target) -> Plan:
     return Plan(
         packages=tuple(dict.fromkeys(name for one in told for name in one["packages"])),
+        first=tuple(dict.fromkeys(name for one in told for name in one.get("first", ()))),
         optional=tuple(dict.fromkeys(name for one in told for name in one.get("optional", ()))),
         repositories=tuple(
             Repository(line=source["line"].replace("$(ARCH)", target.architecture), key_url=source["key"])

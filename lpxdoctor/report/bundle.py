@@ -30,7 +30,7 @@ def shown(manifest: Manifest, digest: str, *, verified: bool) -> str:
             f"made {manifest.created} by lpxdoctor {manifest.lpxdoctor}; {what}",
             f"manifest sha256 {digest}",
             f"playbooks: {', '.join(manifest.words) or 'none'}",
-            f"installs by name: {', '.join(manifest.install) or 'nothing'}",
+            f"installed first: {', '.join(manifest.install) or 'nothing'}",
             *_listed("packages", manifest.packages),
             *_listed("wheels", manifest.wheels),
             *_listed("collections", manifest.collections),

@@ -15,7 +15,7 @@ KERNEL = {"debian12": "6.1.0-57-amd64", "ubuntu2404": "6.8.0-87-generic"}
 
 
 def planned(word: str, target: str, **variables: Any) -> Plan:
-    return plan((word,), named(target), (KERNEL[target],), variables, galaxy.ensure())
+    return plan(("boot", word), named(target), (KERNEL[target],), variables, galaxy.ensure())
 
 
 def test_every_word_can_be_asked() -> None:
@@ -37,6 +37,7 @@ def test_docker_and_the_toolkit_come_with_their_repositories() -> None:
     own = planned("container", "debian12", container_toolkit=False)
     assert "docker.io" in own.packages
     assert own.repositories == ()
+    assert own.first == ("mokutil",)
 
 
 @pytest.mark.slow
