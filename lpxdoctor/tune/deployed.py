@@ -59,7 +59,7 @@ class Deployed:
         own = [str(word) for word in variables.get("engine_arguments", ())]
         variables["engine_arguments"] = [*without(own, settings.removed), *settings.added]
         if settings != Settings():
-            variables["engine_ready_limit_s"] = self.limit_s
+            variables["engine_ready_limit_s"] = round(self.limit_s)  # Docker takes no fractions
         request = Request(name=self.name, variables=variables, variant=self.asked.variant, image=self.asked.image)
         source = inventory.for_hosts({self.record.host: self.record.connection})
         rollout.deploy(request, source, lambda event: None)  # noqa: ARG005
