@@ -100,6 +100,20 @@ def test_a_second_run_changes_nothing(play: Player) -> None:
     assert play("driver", **OWN).well().changed == 0
 
 
+# What follows is planted in a host whose module is built already, so that no fix has to compile it again.
+TAKEN_OUT = "dkms uninstall $(dkms status | grep -o '^nvidia[^,]*' | head -n 1) -k $(ls /lib/modules) > /dev/null"
+
+
+def test_fix_brings_in_a_module_that_dkms_has_and_the_kernel_has_not(ward: Ward) -> None:
+    ward.plant(TAKEN_OUT)
+    ward.put_right("boot.dkms-not-built", "driver", **OWN)
+
+
+def test_fix_brings_missing_headers_and_the_module(ward: Ward) -> None:
+    ward.plant(f"{TAKEN_OUT}; apt-get remove -y -q linux-headers-amd64 linux-headers-$(ls /lib/modules) > /dev/null")
+    ward.put_right("boot.headers-missing", "driver", **OWN)
+
+
 def test_a_directory_of_packages_is_the_only_source(host: Host, play: Player) -> None:
     script = """set -eu
     mkdir -p /srv/packages; cd /srv/packages; apt-get download -q nvidia-persistenced libtirpc3 libtirpc-common
