@@ -55,15 +55,20 @@ class Deployed:
             self._roll_out(settings)
 
     def _roll_out(self, settings: Settings) -> None:
-        variables: dict[str, Any] = dict(self.asked.variables)
-        own = [str(word) for word in variables.get("engine_arguments", ())]
-        variables["engine_arguments"] = [*without(own, settings.removed), *settings.added]
-        if settings != Settings():
-            variables["engine_ready_limit_s"] = round(self.limit_s)  # Docker takes no fractions
-        request = Request(name=self.name, variables=variables, variant=self.asked.variant, image=self.asked.image)
         source = inventory.for_hosts({self.record.host: self.record.connection})
+        request = request_of(self.name, self.asked, settings, self.limit_s)
         rollout.deploy(request, source, lambda event: None)  # noqa: ARG005
         self.now = settings  # where it failed, the former engine was put back
+
+
+def request_of(name: str, asked: Asked, settings: Settings, limit_s: float) -> Request:
+    """Return what was asked for with other settings; without any, the very same."""
+    variables: dict[str, Any] = dict(asked.variables)
+    if settings != Settings():
+        own = [str(word) for word in variables.get("engine_arguments", ())]
+        variables["engine_arguments"] = [*without(own, settings.removed), *settings.added]
+        variables["engine_ready_limit_s"] = round(limit_s)  # Docker takes no fractions
+    return Request(name=name, variables=variables, variant=asked.variant, image=asked.image)
 
 
 def deployed(name: str, limit_s: float) -> Deployed:

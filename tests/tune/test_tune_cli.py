@@ -16,7 +16,9 @@ from lpxdoctor.deployments import Deployment
 from lpxdoctor.report import tune as report
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Accuracy
+from lpxdoctor.tune.deployed import request_of
 from lpxdoctor.tune.search import rates
+from lpxdoctor.tune.service import Settings
 from lpxdoctor.tune.state import Row, State
 from tests.tune.test_command import ENGINE, RECIPE
 from tests.tune.test_search import Simulated, tuned, wanted
@@ -84,6 +86,16 @@ def test_an_old_record_or_one_with_secrets_cannot_be_rolled_out_again(capsys: py
     assert run(["tune", "--engine", "q7"]) == 64
     assert "HF_TOKEN from the environment" in capsys.readouterr().err
     assert "hf_secret" not in Path(deployments.save(deployments.load("q7"))).read_text()
+
+
+def test_a_deployment_is_asked_for_as_before_but_for_the_settings() -> None:
+    kept_of = asked(Request(name="q7", variables={"engine_model": "/m", "engine_arguments": ["--enforce-eager", "-x"]}))
+    assert request_of("q7", kept_of, Settings(), 60).variables == kept_of.variables
+    settings = Settings(("--max-num-seqs", "4"), ("--enforce-eager",))
+    changed = request_of("q7", kept_of, settings, 400.4)
+    assert changed.variables["engine_arguments"] == ["-x", "--max-num-seqs", "4"]
+    assert repr(changed.variables["engine_ready_limit_s"]) == "400"
+    assert (changed.name, changed.variables["engine_model"]) == ("q7", "/m")
 
 
 def shown(state: State, width: int = 80) -> str:
