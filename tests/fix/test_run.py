@@ -273,3 +273,15 @@ def test_a_second_run_on_a_host_is_refused(plant: Planting, tmp_path: Path) -> N
     assert "another lpxdoctor fix works on it" in result.refused
     assert status(result, ()) == 2
     assert (tmp_path / "faults/boot.a").exists()
+
+
+def test_a_host_that_does_not_answer_keeps_no_other_from_its_end(plant: Planting) -> None:
+    refusing = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_user": "nobody"}
+    (here,) = fleet.hosts(inventory.local())
+    named: inventory.Source = {"all": {"hosts": {"gpu-1": refusing, here.name: dict(here.variables)}}}
+    job = replace(plant("boot.a"), source=named)
+    silent, mended = run.carried_out(job, fleet.hosts(named))
+    assert (silent.host, mended.host) == ("gpu-1", "localhost")
+    assert "nothing listens for SSH" in silent.failure
+    assert status(silent, ()) == 2
+    assert (mended.failure, mended.removed) == ("", ("boot.a",))
