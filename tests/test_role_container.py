@@ -210,6 +210,43 @@ def test_the_former_file_stays_beside_the_new_one(tmp_path: Path, monkeypatch: p
     assert json.loads(pending.read_text())["backup"] == "later"
 
 
+# --- a restart of Docker ----------------------------------------------------------------------------------------------
+
+RESTART = loaded("container", "docker_restart")
+
+
+def due(tmp_path: Path, file: dict[str, Any], live: dict[str, Any] | None, *, wanted: bool = False) -> list[str]:
+    """Return why a Docker that was started half a minute ago has to be restarted."""
+    (tmp_path / "daemon.json").write_text(json.dumps(file))
+    given = {"path": str(tmp_path / "daemon.json"), "pending": str(tmp_path / "pending.json"), "wanted": wanted}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RESTART.dockerd, "started_at_s", lambda: time.time() - 30)
+        patch.setattr(RESTART.dockerd, "version", lambda: "26.1.5")
+        patch.setattr(RESTART, "HOOK", tmp_path / "hook")
+        return list(RESTART.reasons(given, live))
+
+
+def test_docker_is_restarted_for_a_reason_only(tmp_path: Path) -> None:
+    file = {"runtimes": {"nvidia": {"path": "x"}}, "features": {"cdi": True}}
+    live = {"Runtimes": {"nvidia": {}, "runc": {}}, "CDISpecDirs": ["/etc/cdi"]}
+    assert due(tmp_path, file, live) == []
+    assert due(tmp_path, file, live, wanted=True) == ["its settings change"]
+    assert due(tmp_path, file, None) == ["it does not answer"]
+    assert due(tmp_path, file, {**live, "CDISpecDirs": None}) == ["CDI is on in its file and off in it"]
+    assert due(tmp_path, file, {**live, "Runtimes": {"runc": {}}}) == [
+        "it does not know the runtime nvidia of its file"
+    ]
+
+
+def test_what_an_interrupted_run_wrote_and_what_came_after_docker_is_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "pending.json").write_text("{}")
+    assert due(tmp_path, {}, {}) == ["it has not read its changed daemon.json"]
+    (tmp_path / "pending.json").unlink()
+    (tmp_path / "hook").write_text("")
+    assert due(tmp_path, {}, {}) == ["the NVIDIA toolkit was installed after it had started"]
+    assert due(tmp_path, {}, {"Runtimes": {"nvidia": {}}}) == []  # then it was an upgrade
+
+
 # --- CDI --------------------------------------------------------------------------------------------------------------
 
 SPECS = loaded("container", "cdi_specs")
