@@ -1,6 +1,6 @@
 """The role container on real systems: Debian 12 with its Docker 20.10, and Debian 13, which gets 26.1 from the role.
 
-NVIDIA's toolkit is a stand-in (standins.py): what is tested of it is how it comes in and what Docker is told of it.
+NVIDIA's toolkit is a stand-in (toolkit.py): what is tested of it is how it comes in and what Docker is told of it.
 """
 
 import json
@@ -17,7 +17,7 @@ from lpxdoctor import bundled
 from tests.lab.engine import LAB, build, docker, wait_until
 from tests.lab.hosts import Engine, Host, started_host, write_inventory
 from tests.lab.playing import Play, player
-from tests.lab.standins import VERSION, toolkit_repository
+from tests.lab.toolkit import VERSION, toolkit_repository
 
 RESTART = "Restart Docker, which stops its containers unless live-restore is on"
 WRITE = "Write Docker's settings"
