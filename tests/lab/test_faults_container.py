@@ -12,7 +12,7 @@ import pytest
 from tests.lab.engine import LAB, build
 from tests.lab.faults import Ward, show_gpu
 from tests.lab.hosts import Engine, Host, started_host
-from tests.lab.standins import VERSION, toolkit_repository
+from tests.lab.toolkit import VERSION, toolkit_repository
 
 OTHER = "1.20.1-1+standin"
 SETTINGS = "/etc/docker/daemon.json"
