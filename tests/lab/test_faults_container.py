@@ -1,6 +1,6 @@
 """Faults of Docker and the Container Toolkit planted in a server with a real Docker Engine, as in test_faults_boot.
 
-NVIDIA's toolkit is the stand-in of standins.py; what is repaired is what is around it.
+NVIDIA's toolkit is the stand-in of toolkit.py; what is repaired is what is around it.
 """
 
 from collections.abc import Callable, Iterator
