@@ -12,6 +12,8 @@ def loaded(role: str, name: str) -> ModuleType:
     """Return a library module of a role."""
     for file in bundled.PLAYBOOKS.glob("module_utils/*.py"):
         shared(file.stem)
+    for file in (bundled.PLAYBOOKS / "roles" / role).glob("module_utils/*.py"):
+        _load(f"ansible.module_utils.{file.stem}", file)
     return _load(f"lpxdoctor_role_{name}", bundled.PLAYBOOKS / "roles" / role / "library" / f"{name}.py")
 
 

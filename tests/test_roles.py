@@ -1,11 +1,9 @@
 """The roles boot, driver and reboot without a host: which packages from where, which lines of files, which tags."""
 
 import ast
-import importlib.util
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ import yaml
 from docs import gpu_table
 from lpxdoctor import bundled, catalog
 from lpxdoctor.facts.packages import Package
+from tests.role_modules import loaded
 from tests.test_playbooks import read
 
 ROLES = bundled.PLAYBOOKS / "roles"
@@ -22,23 +21,6 @@ MODULES = sorted(path for role in OURS for path in (ROLES / role).glob("library/
 FIXTURES = Path(__file__).parent / "roles"
 WISHES = {"branch": "", "version": "", "flavour": "auto", "source": "auto", "modules": "auto", "fabric": "auto"}
 H200 = {"kind": "gpu", "address": "0000:06:00.0", "device": "2335", "driver": ""}
-
-
-def load(role: str, name: str) -> ModuleType:
-    """Return a module of a role as Python's, with the role's module_utils where Ansible puts them."""
-    for util in (ROLES / role).glob("module_utils/*.py"):
-        _load(f"ansible.module_utils.{util.stem}", util)
-    return _load(name, ROLES / role / "library" / f"{name}.py")
-
-
-def _load(name: str, file: Path) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, file)
-    assert specification
-    assert specification.loader
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module
-    specification.loader.exec_module(module)
-    return module
 
 
 def tags(role: str) -> set[str]:
@@ -88,7 +70,7 @@ def plan(of: dict[str, Any], **wishes: Any) -> dict[str, Any]:
         "lts": facts["driver_lts"],
         "open_rules": facts["driver_open_rules"],
     }
-    chosen: dict[str, Any] = load("driver", "driver_plan").plan(given)
+    chosen: dict[str, Any] = loaded("driver", "driver_plan").plan(given)
     return chosen
 
 
@@ -124,7 +106,7 @@ def test_a_kernels_flavour_is_read_from_its_release_where_no_package_follows_it(
 
 
 def test_the_roles_call_a_package_the_drivers_as_the_checks_do() -> None:
-    load("driver", "driver_plan")
+    loaded("driver", "driver_plan")
     ours = sys.modules["ansible.module_utils.driver_packages"]
     names = re.findall(r"[\w.+-]+(?==)|(?<==)[\w.+-]+", (FIXTURES / "plans.yml").read_text())
     names += [
@@ -169,7 +151,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
 def modprobe_edits(root: Path, **wishes: Any) -> dict[str, str]:
     """Return what boot_modprobe would write: {path below the root: text}."""
     given = {"block": [], "file": None, "allow": [], "unreserve": [], **wishes}
-    edits: dict[str, str] = load("boot", "boot_modprobe").edits(root, given)
+    edits: dict[str, str] = loaded("boot", "boot_modprobe").edits(root, given)
     return {str(Path(path).relative_to(root)): text for path, text in edits.items()}
 
 
@@ -208,7 +190,7 @@ def test_only_nvidias_devices_are_taken_back_from_virtual_machines(tmp_path: Pat
 def command_line(root: Path, **wishes: Any) -> dict[str, str]:
     """Return what boot_command_line would write: {path below the root: text}."""
     given = {"allow": [], "unreserve": [], "remove": [], "add": [], **wishes}
-    edits: dict[Path, str] = load("boot", "boot_command_line").wanted_files(root, given)
+    edits: dict[Path, str] = loaded("boot", "boot_command_line").wanted_files(root, given)
     return {str(path.relative_to(root)): text for path, text in edits.items()}
 
 
@@ -236,7 +218,7 @@ def test_a_menu_that_was_edited_by_hand_is_made_anew(tmp_path: Path) -> None:
     write(
         tmp_path, {"boot/grub/grub.cfg": "menuentry 'x' {\n linux /vmlinuz root=/dev/vda1 module_blacklist=nvidia\n}\n"}
     )
-    boot = load("boot", "boot_command_line")
+    boot = loaded("boot", "boot_command_line")
     given = {"allow": ["nvidia"], "unreserve": [], "remove": [], "add": []}
     assert boot.menu_is_stale(tmp_path, given)
     assert not boot.menu_is_stale(tmp_path, {**given, "allow": []})
@@ -244,7 +226,7 @@ def test_a_menu_that_was_edited_by_hand_is_made_anew(tmp_path: Path) -> None:
 
 def test_settings_come_back_where_the_menu_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path, {"etc/default/grub": GRUB}) / "etc/default/grub"
-    boot = load("boot", "boot_command_line")
+    boot = loaded("boot", "boot_command_line")
 
     class Module:
         def backup_local(self, path: str) -> str:
@@ -290,7 +272,7 @@ deb http://mirror.example/debian bookworm-backports main
     ],
 )
 def test_components_are_added_to_the_archives_own_sources(tmp_path: Path, name: str, before: str, after: str) -> None:
-    components = load("driver", "driver_components")
+    components = loaded("driver", "driver_components")
     codename = "noble" if "ubuntu" in name else "bookworm"
     write(tmp_path, {f"etc/apt/{name}": before})
     edits, seen = components.wanted(tmp_path, ["contrib", "non-free"], codename)
@@ -309,7 +291,7 @@ def test_the_loader_is_not_sent_to_stand_ins(tmp_path: Path) -> None:
             "etc/profile.d/cuda.sh": 'export LD_LIBRARY_PATH="/usr/local/cuda/compat:/opt/x"\n',
         },
     )
-    edits = load("driver", "driver_loader").wanted(tmp_path)
+    edits = loaded("driver", "driver_loader").wanted(tmp_path)
     assert edits[tmp_path / "etc/ld.so.conf.d/cuda.conf"].splitlines()[0] == "/usr/local/cuda/lib64"
     assert edits[tmp_path / "etc/ld.so.conf.d/cuda.conf"].splitlines()[1].startswith("# ")
     assert edits[tmp_path / "etc/profile.d/cuda.sh"] == 'export LD_LIBRARY_PATH="/opt/x"\n'
@@ -319,7 +301,7 @@ def test_device_files_follow_the_numbers_of_the_loaded_modules(tmp_path: Path) -
     devices = "Character devices:\n195 nvidia\n510 nvidia-uvm\n\nBlock devices:\n195 nvidia-none\n"
     gpu = "Model: NVIDIA H200\nDevice Minor: \t 1\n"
     write(tmp_path, {"proc/devices": devices, "proc/driver/nvidia/gpus/0000:06:00.0/information": gpu})
-    assert load("driver", "driver_nodes").wanted(tmp_path) == {
+    assert loaded("driver", "driver_nodes").wanted(tmp_path) == {
         "nvidiactl": (195, 255),
         "nvidia1": (195, 1),
         "nvidia-uvm": (510, 0),
@@ -330,7 +312,7 @@ def test_device_files_follow_the_numbers_of_the_loaded_modules(tmp_path: Path) -
 def test_dkms_needs_kernels_with_headers_and_names_what_the_compiler_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dkms = load("driver", "driver_dkms")
+    dkms = loaded("driver", "driver_dkms")
     kept = "var/lib/dkms/nvidia-current/535.261.03"
     write(
         tmp_path,
@@ -356,7 +338,7 @@ def test_dkms_needs_kernels_with_headers_and_names_what_the_compiler_said(
 
 
 def test_secure_boot_asks_for_a_key_only_where_dkms_builds(tmp_path: Path) -> None:
-    signing = load("boot", "boot_signing")
+    signing = loaded("boot", "boot_signing")
     variable = tmp_path / "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
     variable.parent.mkdir(parents=True)
     variable.write_bytes(b"\x06\0\0\0\x01")
@@ -371,7 +353,7 @@ def test_secure_boot_asks_for_a_key_only_where_dkms_builds(tmp_path: Path) -> No
 
 
 def test_all_gpus_given_to_virtual_machines_are_seen(tmp_path: Path) -> None:
-    look = load("boot", "boot_look")
+    look = loaded("boot", "boot_look")
     write(tmp_path, {"proc/sys/kernel/osrelease": "6.1.0\n"})
     for address, driver in (("0000:06:00.0", "vfio-pci"), ("0000:07:00.0", "vfio-pci")):
         text = f"DRIVER={driver}\nPCI_CLASS=30200\nPCI_ID=10DE:2335\n"
@@ -382,7 +364,7 @@ def test_all_gpus_given_to_virtual_machines_are_seen(tmp_path: Path) -> None:
 
 
 def test_the_reasons_for_a_reboot(tmp_path: Path) -> None:
-    reasons = load("reboot", "reboot_reasons")
+    reasons = loaded("reboot", "reboot_reasons")
     write(
         tmp_path,
         {
@@ -398,7 +380,7 @@ def test_the_reasons_for_a_reboot(tmp_path: Path) -> None:
 
 
 def test_signed_modules_are_not_held_with_the_driver() -> None:
-    load("driver", "driver_plan")
+    loaded("driver", "driver_plan")
     ours = sys.modules["ansible.module_utils.driver_packages"]
     packages = {
         "libnvidia-compute-580-server": {"version": "580.159.04-0ubuntu0.24.04.1", "held": False},
