@@ -44,7 +44,8 @@ class Deployed:
             raise StoppedError("Interrupted while the engine started.") from None
         except DeployError as error:
             lines = str(error).splitlines()
-            said = next((line for line in lines if line.startswith("It said: ")), lines[0])
+            last = next((line.strip() for line in reversed(lines) if line.startswith("  ")), "")  # of the engine's log
+            said = next((line for line in lines if line.startswith("It said: ")), f"{lines[0]} {last}".strip())
             kept = next((line for line in lines if line.startswith("What the engine said: ")), "")
             raise NotStartedError(said.removeprefix("It said: "), (), kept.partition(": ")[2]) from None
         yield self.name
