@@ -29,6 +29,7 @@ CHECKS = (
 def host(start_host: HostStarter) -> Iterator[Host]:
     """Yield a server that shows a card, with libraries of the driver and no module for its kernel."""
     with start_host("lab-role-driver", Engine.GPU) as host:
+        host.ssh("echo 'blacklist nouveau' > /etc/modprobe.d/nouveau.conf; update-initramfs -u -k all", timeout_s=300)
         show_gpu(host)
         yield host
 
