@@ -3,6 +3,7 @@
 Each is found by check, is the matter of one playbook, is removed by fix over SSH, and is not found any more.
 """
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,8 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.lab.engine import ROOT, docker, wait_until
-from tests.lab.faults import POLICY, Ward, show_gpu
+from tests.lab.faults import ADDRESS, PLACE, POLICY, Ward, show_gpu
 from tests.lab.hosts import Engine, Host, started_host
+
+# The line that blocks it is written, and the initramfs was made before.
+ALLOWS_NOUVEAU = """rm -f /etc/modprobe.d/*nouveau*
+update-initramfs -u -k all
+echo 'blacklist nouveau' > /etc/modprobe.d/blacklist-nouveau.conf"""
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +30,7 @@ def host(docker_engine: None, collections: Path, tmp_path_factory: pytest.TempPa
     ours = dict.fromkeys((ROOT, Path(sys.prefix), Path(sys.base_prefix), collections))
     with started_host("lab-faults-boot", Engine.GPU, tmp_path_factory.mktemp("boot"), tuple(ours)) as host:
         show_gpu(host)
+        host.ssh(f"sed -i 's/^DRIVER=.*/DRIVER=nvidia/' {PLACE}/pci/{ADDRESS}/uevent")  # until a boot lets nouveau in
         yield host
 
 
@@ -49,12 +56,12 @@ def test_nouveau_that_took_the_card_is_out_after_a_reboot(ward: Ward) -> None:
 
 
 def test_nouveau_that_nothing_keeps_out(ward: Ward) -> None:
-    ward.plant("rm /etc/modprobe.d/*nouveau*")
+    ward.plant("rm -f /etc/modprobe.d/*nouveau*")
     ward.put_right("boot.nouveau-not-blocked", "boot")
 
 
 def test_an_initramfs_that_allows_nouveau(ward: Ward) -> None:
-    ward.plant("f=$(ls /etc/modprobe.d/*nouveau*); mv $f /root; update-initramfs -u -k all; mv /root/${f##*/} $f")
+    ward.plant(ALLOWS_NOUVEAU)
     ward.put_right("boot.initramfs-allows-nouveau", "boot")
 
 
@@ -66,6 +73,22 @@ def test_a_blacklist_of_nvidia_that_a_passed_through_card_left(ward: Ward) -> No
 def test_driver_packages_that_automatic_upgrades_may_replace(ward: Ward) -> None:
     ward.plant("apt-mark unhold '*nvidia*' libcuda1")
     ward.put_right("driver.packages-not-held", "driver")
+
+
+def test_ctrl_c_in_the_middle_is_told_and_resume_finishes(ward: Ward, environment: dict[str, str]) -> None:
+    ward.plant(ALLOWS_NOUVEAU)
+    command = (sys.executable, "-m", "lpxdoctor", "fix", "boot.initramfs-allows-nouveau", "--yes", *ward.options)
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    record = Path(environment["XDG_STATE_HOME"], "lpxdoctor", "fix", f"{ward.host.name}.json")
+    wait_until(lambda: record.exists() and '"boot",' in record.read_text(), "its work", str, timeout_s=120)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert f"{ward.host.name}: interrupted in the playbook boot. What was done stays." in said
+    assert "To finish it: lpxdoctor fix --resume" in said
+    status, done = ward.run("fix", "--resume")
+    (row,) = done["hosts"]
+    assert (status, row["removed"], row["failure"]) == (0, ["boot.initramfs-allows-nouveau"], "")
 
 
 def told(host: Host, command: str) -> str:
