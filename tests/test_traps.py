@@ -223,6 +223,7 @@ ONLY_READ: dict[str, tuple[str, ...]] = {
     "modinfo": (),
     "dkms": ("status",),
     "nvidia-smi": (),
+    "dcgmi": ("diag", "--run", "1"),  # libraries, permissions and health fields; no load
 }
 
 

@@ -84,7 +84,9 @@ def warnings(text: str) -> tuple[Warned, ...]:
         Unreadable: no test is told, which must not pass for health.
     """
     document = json.loads(text[text.index("{") :])
-    root: dict[str, Any] = next((value for name, value in document.items() if name.startswith("DCGM") and name.endswith("ostic")), {})
+    root: dict[str, Any] = next(
+        (value for name, value in document.items() if name.startswith("DCGM") and name.endswith("ostic")), {}
+    )
     error = root.get("runtime_error") or root.get("Runtime Error") or ""
     tests = [test for category in root.get("test_categories") or () for test in category.get("tests") or () if test]
     results = [(test["name"], result) for test in tests for result in _results(test)]

@@ -17,6 +17,7 @@ from lpxdoctor.facts.daemon_json import unit as docker_unit
 from lpxdoctor.facts.driver import Driver
 from lpxdoctor.facts.nodes import Node
 from lpxdoctor.facts.packages import Package
+from lpxdoctor.facts.reload import Reload, Survival
 from lpxdoctor.facts.toolkit import Config
 from tests.checks.judging import by_id, found
 from tests.facts.builders_container import OLDER, RECORDED, REFRESHING, asked, healthy, live, trial, tried
@@ -27,7 +28,8 @@ from tests.facts.given import only
 
 DRIVER = only(Driver, loaded="580.159.04")
 GPUS = healthy_gpus(healthy_gpu(uuid="GPU-11111111-2222-3333-4444-555555555555"))
-AROUND = (DRIVER, GPUS, engines(), host_with(), cuda_tried())
+KEPT = Reload(asked=True, skipped="", paths=(Survival("CDI", "", ("/dev/nvidia0",), ()),))
+AROUND = (DRIVER, GPUS, engines(), host_with(), cuda_tried(), KEPT)
 CHECKS = [id_ for id_ in by_id() if id_.startswith("container.")]
 
 HOOK = {
@@ -186,7 +188,7 @@ def test_a_host_with_podman_is_at_most_told_so(id_: str) -> None:
 
 
 def test_every_check_has_a_firing_test() -> None:
-    elsewhere = {"option-set-twice", "security-denials", "reload-loses-gpus", "device-links-missing"}
+    elsewhere = {"option-set-twice", "security-denials", "reload-loses-gpus", "device-links-missing", "reload-lost-gpu"}
     elsewhere |= {"cdi-stale", "cdi-late-at-boot"}
     elsewhere |= {"cdi-off", "ldconfig-missing", "toolkit-before-cgroups", "image-not-pulled"}  # test_told.py
     assert set(CHECKS) == FAULTS.keys() | {f"container.{name}" for name in elsewhere}

@@ -9,6 +9,7 @@ import pytest
 
 from lpxdoctor.check import NotApplicable
 from lpxdoctor.evidence import Unreadable
+from lpxdoctor.facts.dcgm import Dcgm
 from lpxdoctor.facts.gpu import Gpu, Gpus, gpu
 from lpxdoctor.facts.host import Host
 from lpxdoctor.facts.nvml import Process, Reason, Remaps
@@ -73,8 +74,8 @@ GEFORCE = healthy_gpu(
 ECC_OFF = healthy_gpu(ecc=(False, False), ecc_corrected=None, ecc_uncorrected=None)
 
 
-def facts(one: Gpu) -> tuple[Gpus, Host]:
-    return healthy_gpus(one), host_with()
+def facts(one: Gpu) -> tuple[Gpus, Host, Dcgm]:
+    return healthy_gpus(one), host_with(), Dcgm(installed=True, refusal="", warned=())
 
 
 @pytest.mark.parametrize("check_id", ONE_GPU)
@@ -283,6 +284,6 @@ def test_every_check_of_a_gpu_has_a_firing_test() -> None:
         *("gpu.power-cable-missing", "gpu.not-initialised", "gpu.no-handle", "gpu.dropped-by-driver"),
         *("gpu.newer-than-driver", "gpu.models-mixed", "gpu.pcie-width-degraded", "gpu.nvlink-down"),
         *("gpu.xid-hardware", "gpu.xid-driver", "gpu.xid-program", "gpu.xid-minor", "gpu.xid-unknown"),
-        "gpu.gsp-timeout",
+        *("gpu.gsp-timeout", "gpu.dcgm-test-failed", "gpu.dcgm-setting-refused"),
     )
     assert {check_id for check_id in by_id() if check_id.startswith("gpu.")} == {*ONE_GPU, *others}
