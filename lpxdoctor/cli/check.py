@@ -9,10 +9,9 @@ from pathlib import Path
 import click
 
 from lpxdoctor import catalog, inventory, policy
-from lpxdoctor.check import Check
 from lpxdoctor.cli._host import FORKS, ask, is_fleet, read_evidence, write
 from lpxdoctor.collect import LIMIT_S
-from lpxdoctor.errors import DoctorError, UsageError
+from lpxdoctor.errors import DoctorError
 from lpxdoctor.evaluate import State, Verdict, evaluate, probes_of
 
 FORMATS = ("text", "json", "html")
@@ -65,7 +64,7 @@ def command(
     does not answer, 3 too little could be judged, 64 wrong use, 70 a defect of lpxdoctor.
     """
     started = time.monotonic()
-    checks = _chosen(catalog.load(None if no_site_checks else catalog.SITE_CHECKS), ids)
+    checks = catalog.chosen(catalog.load(None if no_site_checks else catalog.SITE_CHECKS), ids)
     site = policy.load(Path(policy_file) if policy_file else None)
     tests = {"container_test": not no_container_test, "reload_test": _RELOAD_CHECK in ids}
     if hosts or form == "html" or is_fleet(sources):
@@ -111,20 +110,3 @@ def _today() -> datetime.date:
 def _load_report() -> None:
     """Import what the text needs: while the host answers, this costs no time."""
     import_module("lpxdoctor.report.text")
-
-
-def _chosen(checks: tuple[Check[...], ...], ids: tuple[str, ...]) -> tuple[Check[...], ...]:
-    """Return the named checks and all that they follow from; all checks where none is named."""
-    if not ids:
-        return checks
-    by_id = {check.id: check for check in checks}
-    wanted: set[str] = set()
-    queue = list(ids)
-    while queue:
-        id_ = queue.pop()
-        if id_ not in by_id:
-            raise UsageError(f"no check has the id {id_}. Type: lpxdoctor checks")
-        if id_ not in wanted:
-            wanted.add(id_)
-            queue.extend(by_id[id_].after)
-    return tuple(check for check in checks if check.id in wanted)
