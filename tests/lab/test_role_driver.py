@@ -84,7 +84,10 @@ def test_a_full_disk_is_named_and_nothing_is_half_installed(host: Host, play: Pl
 
 def test_the_driver_comes_with_its_module_after_a_run_that_was_cut_off(host: Host, play: Player, ward: Ward) -> None:
     assert ward.found("boot.module-missing")
-    host.ssh("cd /tmp && apt-get download -q nvidia-modprobe && dpkg --unpack nvidia-modprobe_*.deb", timeout_s=120)
+    host.ssh(
+        "cd /tmp && apt-get update -q && apt-get download -q nvidia-modprobe && dpkg --unpack nvidia-modprobe_*.deb",
+        timeout_s=120,
+    )
     assert "nvidia-modprobe" in host.ssh("dpkg --audit")
     assert play("driver", **OWN).well().changed > 4
     assert host.ssh("dpkg --audit") == ""
