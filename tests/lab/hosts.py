@@ -129,7 +129,9 @@ def started_host(
         *engine_options(engine, port),
         *more,
     )
-    with container(image or build(LAB / "build", engine.value), *options, files=login_files(engine, key, port)) as identity:
+    with container(
+        image or build(LAB / "build", engine.value), *options, files=login_files(engine, key, port)
+    ) as identity:
         host = Host(name=name, container_id=identity, port=port, key=key, known_hosts=known_hosts)
         wait_until(host.is_up, f"the host {name}", lambda: docker("logs", identity), timeout_s=60)
         yield host
