@@ -1,8 +1,6 @@
 """What was deployed, and how to reach it: records as JSON files below the state directory."""
 
-import contextlib
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -10,6 +8,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from lpxdoctor.errors import SetupError, UsageError
+from lpxdoctor.files import write_whole
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,7 +80,7 @@ def save(deployment: Deployment) -> Path:
     target = _file(deployment.name)
     content = msgspec.json.format(msgspec.json.encode(deployment), indent=2) + b"\n"
     try:
-        _replace(target, content)
+        write_whole(target, content)
     except OSError as error:
         raise SetupError(
             f"{deployment.name} runs, and its record could not be written: {error}.\n"
@@ -126,15 +125,3 @@ def _directory() -> Path:
 def _file(name: str) -> Path:
     # Quoted, so that no name leaves the directory and an IPv6 host stays one file.
     return _directory() / f"{quote(name, safe='@')}.json"
-
-
-def _replace(target: Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".")  # mode 0600 by itself
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise

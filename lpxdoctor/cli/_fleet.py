@@ -2,6 +2,7 @@
 
 import datetime
 import sys
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -97,6 +98,26 @@ def record(named: Source, probes: Iterable[Probe], path: str, how: Asking) -> in
         file=sys.stderr,
     )
     return 2 if silent else 0
+
+
+def judge_all(
+    judge: Judge,
+    how: Asking | None,
+    sources: Sequence[str],
+    hosts: str | None,
+    *,
+    form: str,
+    output: str | None,
+    verbose: bool,
+) -> int:
+    """Judge hosts and report them: asked now where how says how, else by what was recorded; return the exit status."""
+    started = time.monotonic()
+    if how is None:
+        rows, alone, seconds = from_files(sources, hosts, judge), None, None
+    else:
+        rows, alone = live(inventory.parse(hosts) if hosts else inventory.local(), judge, how)
+        seconds = time.monotonic() - started
+    return report(rows, alone, form=form, output=output, verbose=verbose, seconds=seconds)
 
 
 def from_files(paths: Sequence[str], expected: str | None, judge: Judge) -> list[HostDocument]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -132,24 +133,14 @@ def command(
     *,
     target: str | None,
     hosts: str | None,
-    model: str | None,
-    concurrency: tuple[int, ...] | None,
-    ladder: tuple[int, ...] | None,
     slo: str | None,
-    requests: int | None,
-    input_len: int,
-    output_len: int,
-    model_config: str | None,
     source: str | None,
     form: str,
     output: Path | None,
-    api_key_file: Path | None,
-    timeout: float,
-    endpoint: str | None,
-    repeats: int,
     keep_as: str | None,
     earlier: str | None,
     evidence: str | None,
+    **options: Any,
 ) -> int:
     """Measure TTFT, TPOT and tokens/s of TARGET: a URL, or the name of a deployment.
 
@@ -159,42 +150,20 @@ def command(
     2 nothing could be measured or no line holds --slo, 64 wrong use, 130 interrupted (what was measured is kept).
     With --against also: 2 slower, 3 cannot be judged (see lpxdoctor compare).
     """
-    _refuse(target, hosts, source, form, measures=bool(target or output or concurrency or ladder))
-    if concurrency and ladder:
-        raise click.UsageError("--concurrency measures exactly its numbers, --ladder climbs: type one of them.")
-    if hosts and output:
-        raise click.UsageError("-i keeps a profile of each: it has no -o.")
-    if hosts and earlier:
-        raise click.UsageError("-i measures many, and --against is for one: see lpxdoctor compare.")
+    measures = bool(target or output or options["concurrency"] or options["ladder"])
+    _refuse(target, hosts, source, form, measures=measures)
+    if hosts and (output or earlier):
+        raise click.UsageError("-i keeps a profile of each and compares none: it has neither -o nor --against.")
     limits, targets_ms = policy.load().ladder, targets(slo) if slo is not None else {}
     if source is not None:
         return _report(concluded(store.find(source), limits, targets_ms), None, form)
-    if ladder and repeats > 1:
-        raise click.UsageError("--repeats is for --concurrency: a ladder climbs once.")
+    plan = _plan(limits, slo=slo, **options)
     store.check(output)
     reference = store.find(earlier) if earlier else None  # now rather than after the measurement
     host = evidence_id(evidence) if evidence else None
-    plan = Plan(
-        concurrencies=ladder or (concurrency or _USUAL) * repeats,
-        stops=limits if ladder else None,
-        requests=requests,
-        least_requests=_LEAST_FOR_SLO if slo else LEAST_REQUESTS,
-        input_len=input_len,
-        output_len=output_len,
-        timeout_s=timeout,
-        model_config=model_config,
-        endpoint=endpoint,
-        command=("lpxdoctor", *sys.argv[1:]),
-    )
 
     def measured(name: str) -> Profile | None:
-        with (
-            _stop_flag() as stopped,
-            reached(name, model=model, key_file=api_key_file) as there,
-            sampled(local=there.is_local) as sampler,
-        ):
-            hooks = Hooks(progress=_show_progress, is_stopped=lambda: bool(stopped))
-            found = measure(there, plan, sampler, hooks, _clear_progress)
+        found = _measured(name, plan, model=options["model"], key_file=options["api_key_file"])
         return found and msgspec.structs.replace(concluded(found, limits, targets_ms), name=keep_as, evidence=host)
 
     if hosts is not None:
@@ -206,7 +175,49 @@ def command(
     if profile is None:
         print("Interrupted: nothing was measured yet.", file=sys.stderr)
         return _INTERRUPTED
-    file = store.save(profile, output)
+    return _kept(profile, store.save(profile, output), reference, form)
+
+
+def _plan(
+    limits: policy.Ladder,
+    *,
+    concurrency: tuple[int, ...] | None,
+    ladder: tuple[int, ...] | None,
+    repeats: int,
+    requests: int | None,
+    slo: str | None,
+    timeout: float,
+    **rest: Any,
+) -> Plan:
+    """Return what to measure; rest are options that mean the same there."""
+    if concurrency and ladder:
+        raise click.UsageError("--concurrency measures exactly its numbers, --ladder climbs: type one of them.")
+    if ladder and repeats > 1:
+        raise click.UsageError("--repeats is for --concurrency: a ladder climbs once.")
+    return Plan(
+        concurrencies=ladder or (concurrency or _USUAL) * repeats,
+        stops=limits if ladder else None,
+        requests=requests,
+        least_requests=_LEAST_FOR_SLO if slo else LEAST_REQUESTS,
+        timeout_s=timeout,
+        command=("lpxdoctor", *sys.argv[1:]),
+        **{name: rest[name] for name in ("input_len", "output_len", "model_config", "endpoint")},
+    )
+
+
+def _measured(name: str, plan: Plan, *, model: str | None, key_file: Path | None) -> Profile | None:
+    """Measure one target, with a line of progress; None where it was interrupted before anything was measured."""
+    with (
+        _stop_flag() as stopped,
+        reached(name, model=model, key_file=key_file) as there,
+        sampled(local=there.is_local) as sampler,
+    ):
+        hooks = Hooks(progress=_show_progress, is_stopped=lambda: bool(stopped))
+        return measure(there, plan, sampler, hooks, _clear_progress)
+
+
+def _kept(profile: Profile, file: Path, reference: Profile | None, form: str) -> int:
+    """Report a profile that was kept, compare it where there is what with, and return the exit status."""
     if reference is None:
         return _report(profile, file, form)
     own = _status(profile) if form == "json" else _report(profile, file, form)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from lpxdoctor import catalog, inventory, policy
+from lpxdoctor import catalog, policy
 from lpxdoctor.cli._host import FORKS, ask, is_fleet, read_evidence, write
 from lpxdoctor.collect import LIMIT_S
 from lpxdoctor.errors import DoctorError
-from lpxdoctor.evaluate import State, Verdict, evaluate, probes_of
+from lpxdoctor.evaluate import Judgement, State, Verdict, evaluate, probes_of
 
 FORMATS = ("text", "json", "html")
 # What it needs acts on the host, so it is judged only where a person names it.
@@ -70,14 +70,9 @@ def command(
     if hosts or form == "html" or is_fleet(sources):
         from lpxdoctor.cli import _fleet  # noqa: PLC0415 - one host needs none of it
 
-        judge, alone = _fleet.Judge(checks, site, _today()), None
-        if sources:
-            rows = _fleet.from_files(sources, hosts, judge)
-        else:
-            how = _fleet.Asking(forks=forks, limit_s=limit_s, **tests)
-            rows, alone = _fleet.live(inventory.parse(hosts) if hosts else inventory.local(), judge, how)
-        seconds = None if sources else time.monotonic() - started
-        return _fleet.report(rows, alone, form=form, output=output, verbose=verbose, seconds=seconds)
+        judge = _fleet.Judge(checks, site, _today())
+        how = None if sources else _fleet.Asking(forks=forks, limit_s=limit_s, **tests)
+        return _fleet.judge_all(judge, how, sources, hosts, form=form, output=output, verbose=verbose)
     if sources:
         evidence = read_evidence(sources[0])
     else:
@@ -85,6 +80,12 @@ def command(
         evidence = ask(probes_of(checks), **tests, limit_s=limit_s, meanwhile=meanwhile)
     judgement = evaluate(checks, evidence, site, _today())
     seconds = None if sources else time.monotonic() - started
+    _report(judgement, form, output, seconds, verbose=verbose)
+    defect = judgement.of(State.CRASHED) and judgement.verdict is not Verdict.FAILED
+    return DoctorError.exit_code if defect else judgement.verdict.value
+
+
+def _report(judgement: Judgement, form: str, output: str | None, seconds: float | None, *, verbose: bool) -> None:
     if form == "json" or output:
         from lpxdoctor.report import json  # noqa: PLC0415 - each form is imported where it is asked for
 
@@ -99,8 +100,6 @@ def command(
         from lpxdoctor.report import text as report  # noqa: PLC0415
 
         report.render(judgement, Console(), seconds=seconds, verbose=verbose)
-    defect = judgement.of(State.CRASHED) and judgement.verdict is not Verdict.FAILED
-    return DoctorError.exit_code if defect else judgement.verdict.value
 
 
 def _today() -> datetime.date:

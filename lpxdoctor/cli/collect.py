@@ -11,7 +11,7 @@ from lpxdoctor.cli._host import FORKS, ask
 from lpxdoctor.collect import LIMIT_S
 from lpxdoctor.errors import UsageError
 from lpxdoctor.evaluate import probes_of
-from lpxdoctor.evidence import to_json
+from lpxdoctor.evidence import Evidence, to_json
 
 
 @click.command("collect")
@@ -62,6 +62,12 @@ def command(
     if output is None:
         sys.stdout.write(text)
         return 0
+    _write(output, text, evidence)
+    return 0
+
+
+def _write(output: str, text: str, evidence: Evidence) -> None:
+    """Write evidence to a private file, and say how to judge it."""
     try:
         with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
             file.write(text)
@@ -73,4 +79,3 @@ def command(
         f"Judge it: lpxdoctor check --from {output}",
         file=sys.stderr,
     )
-    return 0

@@ -1,14 +1,13 @@
 """A profile in, its file out, whole or not at all; and what was typed to mean one in, that profile out."""
 
-import contextlib
 import os
 import re
-import tempfile
 from pathlib import Path
 
 from lpxdoctor.decode.profile import Profile, decode, encode
 from lpxdoctor.deployments import state_dir
 from lpxdoctor.errors import SetupError, UsageError
+from lpxdoctor.files import write_whole
 
 _ID = re.compile(r"[0-9a-f]{2,6}")
 _SHOWN = 5
@@ -45,7 +44,7 @@ def save(profile: Profile, named: Path | None) -> Path:
     """
     file = named or directory() / f"{profile.started.replace(':', '')}-{profile.id}.json"
     try:
-        _replace(file, encode(profile).encode())
+        write_whole(file, encode(profile).encode(), mode=0o644)  # a result to pass on
     except OSError as error:
         if named is None:
             raise _no_state(error) from None
@@ -113,16 +112,3 @@ def _told(profile: Profile) -> str:
 
 def _no_state(error: OSError) -> SetupError:
     return SetupError(f"The profile cannot be kept: {error}.\nName a file with -o FILE, or set XDG_STATE_HOME.")
-
-
-def _replace(file: Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=file.resolve().parent, prefix=".")
-    try:
-        with os.fdopen(descriptor, "wb") as output:
-            output.write(content)
-        Path(temporary).chmod(0o644)  # a result to pass on, unlike what mkstemp is for
-        Path(temporary).replace(file)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise

@@ -1,7 +1,7 @@
 """What is to be deployed: options and a file of variables in, the variables of the role `engine` out."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,19 +48,27 @@ def read_variables(file: Path) -> dict[str, Any]:
     Raises:
         UsageError: it cannot be read, or has a variable that the role does not know.
     """
+    known = known_variables()
+    hint = f"Known are: {', '.join(sorted(known))}.\nWhat each means: {ROLE / 'meta' / 'argument_specs.yml'}"
+    return checked_variables(file, known, hint)
+
+
+def checked_variables(file: Path, known: Collection[str], hint: str) -> dict[str, Any]:
+    """Return the variables in a YAML or JSON file.
+
+    Raises:
+        UsageError: it cannot be read, is no mapping, or has a variable that is not known; hint says what is.
+    """
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"The file of variables {file} cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise UsageError(f"The file of variables {file} is no mapping.\nWrite one variable a line: engine_port: 8001")
-    unknown = sorted(str(key) for key in content if key not in known_variables())
+    unknown = sorted(str(name) for name in content if name not in known)
     if unknown:
-        raise UsageError(
-            f"{file}: {', '.join(unknown)}: unknown.\nKnown are: {', '.join(sorted(known_variables()))}.\n"
-            f"What each means: {ROLE / 'meta' / 'argument_specs.yml'}"
-        )
-    return {str(key): value for key, value in content.items()}
+        raise UsageError(f"{file}: {', '.join(unknown)}: unknown.\n{hint}")
+    return {str(name): value for name, value in content.items()}
 
 
 def known_variables() -> frozenset[str]:

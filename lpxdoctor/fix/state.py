@@ -1,6 +1,5 @@
 """What a run of fix must remember beyond itself: a record and a lock for each host, below the state directory."""
 
-import contextlib
 import fcntl
 import os
 from collections.abc import Generator
@@ -13,6 +12,7 @@ import msgspec
 
 from lpxdoctor import deployments
 from lpxdoctor.errors import SetupError, UsageError
+from lpxdoctor.files import write_whole
 
 GpuPolicy = Literal["refuse", "drain", "force"]
 
@@ -54,14 +54,9 @@ def save(record: Record) -> Path:
         SetupError: the state directory cannot be written.
     """
     target = record_file(record.host)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
-            file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-        temporary.replace(target)
+        write_whole(target, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise SetupError(
             f"How far {record.host} is could not be kept in {target}: {error.strerror}.\n"
             "Make room, or set XDG_STATE_HOME to a directory that can be written, and run this again."

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from lpxdoctor import bundled
-from lpxdoctor.errors import UsageError
+from lpxdoctor.deploy.request import checked_variables
 
 
 def read(file: str) -> dict[str, Any]:
@@ -17,19 +17,8 @@ def read(file: str) -> dict[str, Any]:
     """
     if not file:
         return {}
-    try:
-        content = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"The file of variables {file} cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise UsageError(f"The file of variables {file} is no mapping.\nWrite one variable a line: NAME: value")
-    unknown = sorted(str(name) for name in content if name not in known())
-    if unknown:
-        raise UsageError(
-            f"{file}: no role knows {', '.join(unknown)}.\n"
-            f"What there is stands in {bundled.PLAYBOOKS / 'roles'}/*/meta/argument_specs.yml"
-        )
-    return {str(name): value for name, value in content.items()}
+    hint = f"What there is stands in {bundled.PLAYBOOKS / 'roles'}/*/meta/argument_specs.yml"
+    return checked_variables(Path(file), known(), hint)
 
 
 def known() -> frozenset[str]:

@@ -1,6 +1,5 @@
 """How far a run is: a record for each inventory, below the state directory, written whole at every step."""
 
-import contextlib
 import fcntl
 import os
 from collections.abc import Generator, Sequence
@@ -13,6 +12,7 @@ import msgspec
 
 from lpxdoctor import deployments
 from lpxdoctor.errors import SetupError, UsageError
+from lpxdoctor.files import write_whole
 
 Stage = Literal["waiting", "running", "done", "failed"]
 Phase = Literal["", "playbooks", "check", "deploy", "baseline"]
@@ -74,14 +74,9 @@ def save(record: Record) -> None:
         SetupError: the state directory cannot be written.
     """
     target = file_of(record.wishes.source)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
-            file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-        temporary.replace(target)
+        write_whole(target, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise SetupError(
             f"How far the hosts are could not be kept in {target}: {error.strerror}.\n"
             "Make room there, or set XDG_STATE_HOME; then go on with --resume."

@@ -8,6 +8,7 @@ import msgspec
 from lpxdoctor.decode.profile import Profile
 from lpxdoctor.deployments import made
 from lpxdoctor.errors import SetupError, UsageError
+from lpxdoctor.files import write_whole
 from lpxdoctor.tune.accuracy import Accuracy, Answers
 from lpxdoctor.tune.service import Settings
 
@@ -78,10 +79,8 @@ def save(state: State) -> None:
         SetupError: it cannot be written.
     """
     file = file_of(state.asked)
-    part = file.with_suffix(".part")
     try:
-        part.write_bytes(msgspec.json.encode(state))
-        part.replace(file)
+        write_whole(file, msgspec.json.encode(state))
     except OSError as error:
         raise SetupError(f"What tune has found cannot be kept in {file}: {error.strerror}.") from None
 
