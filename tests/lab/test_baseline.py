@@ -66,9 +66,9 @@ def test_numbers_agree_with_the_engines_own_counters(vllm_server: Server, capsys
         assert rung["engine"]["prefix_cache_hit_rate"] == 0
         assert 0 < rung["kv_cache_share"] < 1
         # Chunks that a busy engine sent in one go arrived together: most gaps may be none, but not all.
-        assert 0 <= rung["itl_ms"]["p50"] <= rung["itl_ms"]["p99"]
-        assert rung["itl_ms"]["p99"] > 0
-        assert 0 < rung["tpot_ms"]["p50"] < 1000
+        assert 0 <= rung["itl_ms"]["p50"] <= rung["itl_ms"]["p99"] <= rung["itl_ms"]["max"]
+        assert rung["itl_ms"]["max"] > 0
+        assert 0 < rung["tpot_ms"]["mean"] < 1000
         # The same unit only: on two cores the API server sends a first token late, tens of milliseconds after its own
         # clock stopped, and the engine's means are over warm-up and cool-down too.
         for ours, own in (("ttft_ms", "ttft_mean_ms"), ("tpot_ms", "inter_token_mean_ms")):

@@ -31,6 +31,7 @@ def engine(cpu_image: str, model_dir: Path) -> Iterator[vllm.Server]:
     with container(cpu_image, *vllm.options(model_dir, f"{port}"), *more, command=vllm.COMMAND) as identity:
         server = vllm.Server(f"http://127.0.0.1:{port}", "tiny", identity)
         wait_until(lambda: answers(server), "vLLM", lambda: docker("logs", "--tail", "30", NAME), timeout_s=240)
+        vllm.let_the_server_speak(identity)
         yield server
 
 
@@ -64,7 +65,9 @@ def test_an_engine_that_stays_busy_goes_on(engine: vllm.Server) -> None:
     asked.start()
     door = DRAIN.door(DRAIN.container(SOCKET, NAME))
     wait_until(lambda: DRAIN.requests_in(door) == 1, "its request", lambda: docker("logs", "--tail", "5", NAME), 30)
-    assert DRAIN.drain(given(), NAME, time.monotonic() + 1) == "requests run or wait in it (1)"
+    # An engine that is too busy to say so within its second is as little drained.
+    busy = {"requests run or wait in it (1)", "it does not tell how many requests it has"}
+    assert DRAIN.drain(given(), NAME, time.monotonic() + 1) in busy
     assert running() == "true"
     asked.join()
     assert ask(engine, 1) == 1  # and takes new ones again
