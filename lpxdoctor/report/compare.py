@@ -11,6 +11,7 @@ from rich.text import Text
 from lpxdoctor.decode.compare import Compared, Comparison, Verdict
 from lpxdoctor.decode.profile import Profile
 from lpxdoctor.decode.resample import Change
+from lpxdoctor.report.signs import shown
 
 _NAMES = {"tokens_per_s": "tokens/s", "tpot": "TPOT", "ttft": "TTFT"}
 _PLAIN = str.maketrans({"→": ">", "±": "~", "✗": "X", "✓": "+", "·": "|"})  # for a terminal without these signs
@@ -27,16 +28,8 @@ def render(comparison: Comparison, console: Console) -> None:
 
 
 def _print(line: Text, console: Console) -> None:
-    line.plain = _shown(line.plain, console)
+    line.plain = shown(line.plain, console, _PLAIN)
     console.print(line, highlight=False)
-
-
-def _shown(text: str, console: Console) -> str:
-    try:
-        text.encode(console.encoding)
-    except (UnicodeEncodeError, LookupError):
-        return text.translate(_PLAIN).encode(console.encoding, "replace").decode(console.encoding)
-    return text
 
 
 def _before(comparison: Comparison) -> Iterator[Text]:
@@ -63,13 +56,13 @@ def _told(profile: Profile) -> str:
 def _table(comparison: Comparison, console: Console) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
     for name in ("at once", "tokens/s", "±noise", "TPOT ms", "", "TTFT ms", ""):
-        table.add_column(_shown(name, console), justify="right", no_wrap=True)
+        table.add_column(shown(name, console, _PLAIN), justify="right", no_wrap=True)
     together = comparison.overall
-    shown = comparison.rungs if len(comparison.rungs) < 2 or together is None else (*comparison.rungs, together)
-    for row in shown:
+    rows = comparison.rungs if len(comparison.rungs) < 2 or together is None else (*comparison.rungs, together)
+    for row in rows:
         if row.changes:
             style = {Verdict.SLOWER: "red", Verdict.FASTER: "green"}.get(row.verdict, "")
-            cells = (_shown(cell, console) for metric in _NAMES for cell in _cells(metric, row.changes[metric]))
+            cells = (shown(cell, console, _PLAIN) for metric in _NAMES for cell in _cells(metric, row.changes[metric]))
             table.add_row("all" if row.concurrency is None else f"{row.concurrency}", *cells, style=style)
     return table
 

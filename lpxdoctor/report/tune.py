@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lpxdoctor.report.signs import shown
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Accuracy
 from lpxdoctor.tune.search import rates
@@ -22,16 +23,8 @@ def render(state: State, console: Console) -> None:
     """Print the run; the console's width decides the line breaks, its encoding the signs."""
     console.print(_table(state, console), highlight=False)
     for line in _remarks(state):
-        line.plain = _shown(line.plain, console)
+        line.plain = shown(line.plain, console, _PLAIN)
         console.print(line, highlight=False)
-
-
-def _shown(text: str, console: Console) -> str:
-    try:
-        text.encode(console.encoding)
-    except (UnicodeEncodeError, LookupError):
-        return text.translate(_PLAIN).encode(console.encoding, "replace").decode(console.encoding)
-    return text
 
 
 def _table(state: State, console: Console) -> Table:
@@ -45,7 +38,7 @@ def _table(state: State, console: Console) -> Table:
             continue
         cells = [_digits(row.tokens_per_s[one]) if one in row.tokens_per_s else "" for one in concurrencies]
         told = (row.told or "as found", *cells, _gain(row), _drift(row.accuracy), row.outcome if row.told else "")
-        table.add_row(*(_shown(cell, console) for cell in told), style=_STYLES.get(row.outcome, ""))
+        table.add_row(*(shown(cell, console, _PLAIN) for cell in told), style=_STYLES.get(row.outcome, ""))
     return table
 
 
