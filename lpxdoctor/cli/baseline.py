@@ -171,11 +171,7 @@ def command(
 
         return _baselines.measure_all(hosts, target, measured, _status, form)
     assert target is not None
-    profile = measured(target)
-    if profile is None:
-        print("Interrupted: nothing was measured yet.", file=sys.stderr)
-        return _INTERRUPTED
-    return _kept(profile, store.save(profile, output), reference, form)
+    return _kept(measured(target), output, reference, form)
 
 
 def _plan(
@@ -216,8 +212,12 @@ def _measured(name: str, plan: Plan, *, model: str | None, key_file: Path | None
         return measure(there, plan, sampler, hooks, _clear_progress)
 
 
-def _kept(profile: Profile, file: Path, reference: Profile | None, form: str) -> int:
-    """Report a profile that was kept, compare it where there is what with, and return the exit status."""
+def _kept(profile: Profile | None, output: Path | None, reference: Profile | None, form: str) -> int:
+    """Keep a profile and report it, compare it where there is what with, and return the exit status."""
+    if profile is None:
+        print("Interrupted: nothing was measured yet.", file=sys.stderr)
+        return _INTERRUPTED
+    file = store.save(profile, output)
     if reference is None:
         return _report(profile, file, form)
     own = _status(profile) if form == "json" else _report(profile, file, form)

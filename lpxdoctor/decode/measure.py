@@ -64,14 +64,8 @@ def measure(
     """
     _check(target, plan)
     model = model_of(target, plan.model_config)
-    started, nonce = _now(), secrets.token_hex(8)
-    workload = Workload(
-        model=target.model.id,
-        input_len=plan.input_len,
-        output_len=plan.output_len,
-        nonce=nonce,
-        dialect=Dialect(chat=plan.endpoint == "chat", only=plan.endpoint is not None),
-    )
+    started = _now()
+    workload = _workload(target, plan)
     workload = replace(workload, dialect=negotiated(target, workload, plan.timeout_s, hooks))
     rungs: list[Rung] = []
     ended = ""
@@ -100,6 +94,16 @@ def measure(
     if plan.stops:
         made = msgspec.structs.replace(made, ladder=Ladder(asked=plan.concurrencies, stopped=ended))
     return _with_ceilings(made, target, model, sampler)
+
+
+def _workload(target: Target, plan: Plan) -> Workload:
+    return Workload(
+        model=target.model.id,
+        input_len=plan.input_len,
+        output_len=plan.output_len,
+        nonce=secrets.token_hex(8),
+        dialect=Dialect(chat=plan.endpoint == "chat", only=plan.endpoint is not None),
+    )
 
 
 def _with_ceilings(made: Profile, target: Target, model: "tuple[Model, str] | str", sampler: Sampler) -> Profile:

@@ -39,15 +39,13 @@ def profile(
     command: tuple[str, ...],
 ) -> Profile:
     """Put the rungs together with everything that is known about how they came about."""
-    unknown: dict[str, str] = {}
     precision, why = _precision(target)
-    if precision is None:
-        unknown["precision"] = why
     gpus = _gpus(rungs)
-    if gpus is None:
-        unknown["gpu"] = sampler.failure or "no GPU was seen busy while anything was measured"
-    if sampler.driver is None:
-        unknown["driver"] = sampler.failure or "NVML does not tell it"
+    unknown = {
+        **({} if precision else {"precision": why}),
+        **({} if gpus else {"gpu": sampler.failure or "no GPU was seen busy while anything was measured"}),
+        **({} if sampler.driver else {"driver": sampler.failure or "NVML does not tell it"}),
+    }
     return Profile(
         id=workload.nonce[:_ID_DIGITS],
         started=started,

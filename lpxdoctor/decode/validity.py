@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from lpxdoctor.decode import blocks
 from lpxdoctor.decode.bounds import client_bound
@@ -40,11 +41,7 @@ def judge(
     return Rung(
         concurrency=recording.concurrency,
         requests=len(counted) - len(failed),
-        errors=len(failed),
-        errors_by_kind=dict(Counter(sample.kind for sample in failed)),
-        error_examples={sample.kind: sample.failure for sample in reversed(failed)},
-        retries=dict(Counter(sample.retried_for for sample in recording.samples if sample.role is Role.RETRY)),
-        retries_answered=sum(sample.role is Role.RETRY and not sample.failure for sample in recording.samples),
+        **_failures(recording, failed),
         ttft_ms=numbers.ttft,
         itl_ms=numbers.itl,
         tpot_ms=numbers.tpot,
@@ -66,6 +63,18 @@ def judge(
         gpus=gpus,
         samples=blocks.kept(recording),
     )
+
+
+def _failures(recording: Recording, failed: list[Sample]) -> dict[str, Any]:
+    """Return the rung's fields that tell of counted requests that failed, and of those made in their place."""
+    retries = [sample for sample in recording.samples if sample.role is Role.RETRY]
+    return {
+        "errors": len(failed),
+        "errors_by_kind": dict(Counter(sample.kind for sample in failed)),
+        "error_examples": {sample.kind: sample.failure for sample in reversed(failed)},
+        "retries": dict(Counter(sample.retried_for for sample in retries)),
+        "retries_answered": sum(not sample.failure for sample in retries),
+    }
 
 
 def _reasons(
