@@ -3,7 +3,6 @@
 import hashlib
 
 import click
-import msgspec
 
 from lpxdoctor.cli._host import read_evidence
 from lpxdoctor.cli.compare import STATUS, compared, show
@@ -22,10 +21,9 @@ def against(reference: Profile, profile: Profile, form: str) -> int:
     """Print how a profile compares with the reference, as text alone or in the profile's JSON; return its status."""
     comparison = compared(reference, profile)
     if form == "json":
-        from lpxdoctor.report.compare import as_dict  # noqa: PLC0415 - it imports rich
+        from lpxdoctor.report.compare_json import with_comparison  # noqa: PLC0415 - each form where it is asked for
 
-        told = {**msgspec.to_builtins(profile), "comparison": as_dict(comparison)}
-        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n", nl=False)
+        click.echo(with_comparison(profile, comparison).encode(), nl=False)  # JSON is UTF-8 whatever the terminal is
     elif form == "text":
         show(comparison, form)
     return STATUS[comparison.verdict.value]

@@ -39,12 +39,14 @@ def compared(a: "Profile", b: "Profile") -> "Comparison":
 
 def show(comparison: "Comparison", form: str) -> int:
     """Print a comparison and return the exit status that it means."""
-    from lpxdoctor.report import compare as report  # noqa: PLC0415
-
     if form == "json":
-        sys.stdout.write(report.to_json(comparison))
+        from lpxdoctor.report.compare_json import to_json  # noqa: PLC0415 - each form is imported where it is asked for
+
+        sys.stdout.write(to_json(comparison))
     else:
         from rich.console import Console  # noqa: PLC0415
+
+        from lpxdoctor.report import compare as report  # noqa: PLC0415
 
         report.render(comparison, Console())
     return STATUS[comparison.verdict.value]

@@ -21,14 +21,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""  # there is no profile, or its lines cannot be compared
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True):
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """What `lpxdoctor baseline -i` says."""
+
     schema: Literal[1] = 1
     rows: tuple[Row, ...]
 
 
 def json(rows: Sequence[Row]) -> str:
     """Return the rows with their whole profiles."""
-    return msgspec.json.format(msgspec.json.encode(_Document(rows=tuple(rows))), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(Document(rows=tuple(rows))), indent=2).decode() + "\n"
 
 
 def text(rows: Sequence[Row]) -> str:

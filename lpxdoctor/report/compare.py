@@ -1,9 +1,7 @@
-"""A comparison in, its text for a terminal and its JSON out: what differs first, then a line per concurrency."""
+"""A comparison in, its text for a terminal out: what differs first, then a line per concurrency."""
 
 from collections.abc import Iterator
-from typing import Any
 
-import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -122,40 +120,3 @@ def _worst(row: Compared) -> str:
     where = "over all" if row.concurrency is None else f"at {row.concurrency}"
     values = f"{_digits(change.a)} → {_digits(change.b)}"
     return f"{where} {_NAMES[metric]} {values} ({_share(metric, change)} ± {change.within:.1%})"
-
-
-def to_json(comparison: Comparison) -> str:
-    """Return the comparison as JSON text."""
-    return msgspec.json.format(msgspec.json.encode(as_dict(comparison)), indent=2).decode() + "\n"
-
-
-def as_dict(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison as what JSON says of it, schema 1; shares are of 1."""
-    setups = comparison.setups
-    return {
-        "schema": 1,
-        "verdict": comparison.verdict.value,
-        "why": comparison.why or None,
-        "a": _identity(comparison.a),
-        "b": _identity(comparison.b),
-        "differing": [{"name": one.name, "a": one.a, "b": one.b} for one in setups.differing],
-        "unknown": setups.unknown,
-        "noise": {"by_metric": comparison.noise.by_metric, "degrees": comparison.noise.degrees},
-        "rungs": [_row(row) for row in comparison.rungs],
-        "overall": _row(comparison.overall) if comparison.overall else None,
-        "not_compared": comparison.alone,
-    }
-
-
-def _identity(profile: Profile) -> dict[str, Any]:
-    return {"id": profile.id, "name": profile.name, "started": profile.started}
-
-
-def _row(row: Compared) -> dict[str, Any]:
-    return {
-        "concurrency": row.concurrency,
-        "verdict": row.verdict.value,
-        "why": row.why or None,
-        "repeats": row.repeats,
-        "changes": row.changes,
-    }

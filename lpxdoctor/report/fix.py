@@ -1,4 +1,4 @@
-"""What fix planned or did in, JSON of schema 1 out; `python -m lpxdoctor.report.fix` prints its JSON Schema."""
+"""What fix planned or did in, JSON of schema 1 out."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
@@ -100,16 +100,3 @@ def _host(result: HostResult, ids: Collection[str]) -> HostDocument:
 def _step(step: Step, *, later: bool) -> StepDocument:
     fields: dict[str, Any] = vars(step)
     return StepDocument(**fields, later=later)
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the document."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "lpxdoctor fix",
-        **msgspec.json.schema(Document),
-    }
-
-
-if __name__ == "__main__":
-    print(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())  # noqa: T201 - what it is run for

@@ -1,11 +1,11 @@
-"""Hosts' judgements in, the fleet's document of schema 1 out; `python -m lpxdoctor.report.fleet` prints its schema.
+"""Hosts' judgements in, the fleet's document of schema 1 out.
 
 The text and the HTML page of a fleet are made from this document alone.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -151,16 +151,3 @@ def render(report: FleetDocument) -> str:
     head = msgspec.json.encode(msgspec.structs.replace(report, hosts=())).decode()
     assert head.endswith('"hosts":[]}')
     return head.removesuffix("]}") + f"\n{rows}\n]}}\n"
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the document."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "lpxdoctor fleet report",
-        **msgspec.json.schema(FleetDocument),
-    }
-
-
-if __name__ == "__main__":
-    print(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())  # noqa: T201 - what it is run for

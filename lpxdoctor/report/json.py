@@ -1,6 +1,6 @@
-"""A judgement in, the JSON document of schema 1 out; `python -m lpxdoctor.report.json` prints its JSON Schema."""
+"""A judgement in, the JSON document of schema 1 out."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -144,16 +144,3 @@ def _findings(judgement: Judgement, result: Result) -> list[FindingDocument]:
 def render(judgement: Judgement, questions: tuple[QuestionDocument, ...] = ()) -> str:
     """Return the report as indented JSON text."""
     return msgspec.json.format(msgspec.json.encode(document(judgement, questions)), indent=2).decode() + "\n"
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the document."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "lpxdoctor report",
-        **msgspec.json.schema(Document),
-    }
-
-
-if __name__ == "__main__":
-    print(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())  # noqa: T201 - what it is run for

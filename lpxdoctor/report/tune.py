@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import Literal
 
 import msgspec
 from rich.console import Console
@@ -93,17 +93,28 @@ def _chosen(state: State) -> Iterator[Text]:
         yield Text(f"  remove  {' '.join(best.removed)}")
 
 
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """A run: what to add to the engine's arguments and to remove; gain: requests at once -> share of tokens/s."""
+
+    schema: Literal[1] = 1
+    ended: str  # "finished", "out of budget" or "interrupted"
+    arguments: tuple[str, ...]
+    remove: tuple[str, ...]
+    gain: dict[int, float]
+    profile: str  # the file of the best settings' profile
+    steps: tuple[Row, ...]
+
+
 def to_json(state: State, profile: str) -> str:
-    """Return the run as JSON text, schema 1; profile is the file of the best settings' profile."""
+    """Return the run as JSON text; profile is the file of the best settings' profile."""
     best = state.settings()
     before, after = rates(state.first), rates(state.best)
-    answer: dict[str, Any] = {
-        "schema": 1,
-        "ended": state.ended or "interrupted",
-        "arguments": best.added,
-        "remove": best.removed,
-        "gain": {f"{one}": after[one] / before[one] - 1 for one in sorted(before) if one in after},
-        "profile": profile,
-        "steps": state.rows,
-    }
-    return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"
+    document = Document(
+        ended=state.ended or "interrupted",
+        arguments=best.added,
+        remove=best.removed,
+        gain={one: after[one] / before[one] - 1 for one in sorted(before) if one in after},
+        profile=profile,
+        steps=state.rows,
+    )
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"

@@ -10,6 +10,7 @@ from lpxdoctor.cli import run
 from lpxdoctor.cli.compare import STATUS
 from lpxdoctor.decode import store
 from tests.decode.peer import Script, serving_apart
+from tests.report.schemas import valid as published
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("--concurrency", "2", "--requests", "16", "--input-len", "24", "--output-len", "8")
@@ -37,6 +38,7 @@ def test_a_name_is_kept_and_compared_with(capsys: pytest.CaptureFixture[str]) ->
     with serving_apart(Script(ttft_s=0.04, gap_s=0.02)) as url:
         status = measured(url, "--against", "main", "--format", "json")
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        published(answer, "baseline-1")
     verdict = answer["comparison"]["verdict"]
     assert status == (STATUS[verdict] or (0 if answer["rungs"][0]["valid"] else 1))
     # A busy machine may make a line invalid, and that is not judged; twice the time is found in any other.

@@ -17,6 +17,7 @@ from lpxdoctor.decode.endpoint import endpoint
 from lpxdoctor.decode.profile import decode
 from lpxdoctor.decode.target import KEY_VARIABLE
 from tests.decode.peer import ROOT, Script, serving, serving_apart
+from tests.report.schemas import valid
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +41,7 @@ def test_the_answer_has_what_scripts_rely_on(tmp_path: Path, capsys: pytest.Capt
         status = baseline(url, "--model", "peer", "--format", "json")
     out = capsys.readouterr().out
     answer: dict[str, Any] = json.loads(out)
+    valid(answer, "baseline-1")
     assert status == (0 if all(rung["valid"] for rung in answer["rungs"]) else 1)
     assert answer["schema"] == 1
     assert [rung["concurrency"] for rung in answer["rungs"]] == [1, 3]

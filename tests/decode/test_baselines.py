@@ -9,6 +9,7 @@ from lpxdoctor import deployments
 from lpxdoctor.cli import run
 from lpxdoctor.deployments import Deployment
 from tests.decode.peer import Script, serving
+from tests.report.schemas import valid
 
 SHORT = ("--concurrency", "1,2", "--requests", "4", "--input-len", "8", "--output-len", "4")
 HOSTS = "gpu-1,gpu-2,gpu-3"
@@ -44,7 +45,9 @@ def test_every_deployment_and_every_host_has_a_row(capsys: pytest.CaptureFixture
         record("a@gpu-2", "gpu-2", "http://127.0.0.1:1")
         record("a@other", "other", peer.url)
         status = run(["baseline", "-i", HOSTS, "--format", "json", *SHORT])
-        rows = json.loads(capsys.readouterr().out)["rows"]
+        document = json.loads(capsys.readouterr().out)
+        valid(document, "baselines-1")
+        rows = document["rows"]
         assert run(["baseline", "a", "-i", "gpu-1", *SHORT]) in (
             0,
             1,

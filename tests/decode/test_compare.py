@@ -18,6 +18,7 @@ from lpxdoctor.decode.variables import setups
 from lpxdoctor.errors import UsageError
 from tests.decode.servers import Server, measured
 from tests.decode.test_profile import PROFILE
+from tests.report.schemas import valid
 
 POLICY = policy.load().compare
 FAST, MANY = 100, 1000  # pairs of profiles
@@ -201,6 +202,7 @@ def test_the_command_answers_with_its_status(
     assert "Known on one side only: precision, driver." in said
     assert run(["compare", str(one), str(other), "--format", "json"]) == status
     answer = json.loads(capsys.readouterr().out)
+    valid(answer, "compare-1")
     assert answer["verdict"] == ("slower" if status else "same")
     assert [row["concurrency"] for row in answer["rungs"]] == [1, 8, 32]
     assert answer["overall"]["changes"]["tpot"]["slower"] == pytest.approx(slower, abs=0.03)

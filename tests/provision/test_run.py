@@ -1,5 +1,6 @@
 """A run: which hosts are where when it stops, and what goes on after it. Steps are of this file; the rest is real."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from lpxdoctor.provision import record as records
 from lpxdoctor.provision.record import Host, Phase, Record, Wishes
 from lpxdoctor.provision.run import Ended, Result, Step, planned, resumed, run
 from lpxdoctor.report import provision as report
+from tests.report.schemas import valid
 
 NAMES = tuple("abcdefg")
 Planted = dict[tuple[Phase, str], Ended | type[BaseException]]
@@ -67,6 +69,7 @@ def test_it_stops_at_the_first_bad_batch_and_says_where_each_host_is() -> None:
     result = fleet.run(start())
     assert stages(result.record) == "a:done b:done c:failed d:waiting e:waiting f:waiting g:waiting"
     assert result.stopped == "1 failed, and --max-fail is 1."
+    valid(json.loads(report.json(result)), "provision-1")
     told = report.text(result)
     assert told.splitlines()[0] == "7 hosts · 2 done · 1 failed · 4 not tried"
     assert "✗ c  failed, by the check: Docker does not answer\n    See: systemctl status docker\n" in told

@@ -20,6 +20,7 @@ from lpxdoctor.tune.deployed import request_of
 from lpxdoctor.tune.search import rates
 from lpxdoctor.tune.service import Settings
 from lpxdoctor.tune.state import Row, State
+from tests.report.schemas import valid
 from tests.tune.test_command import ENGINE, RECIPE
 from tests.tune.test_search import Simulated, tuned, wanted
 
@@ -115,6 +116,7 @@ def test_the_report_has_every_step_and_what_to_type() -> None:
     for words in ("as found", "kept", "inaccurate", "did not start", "no gain", "--broken: it ended with status 1"):
         assert words in text, words
     answer = json.loads(report.to_json(state, "p.json"))
+    valid(answer, "tune-1")
     assert answer["arguments"] == ["--fast"]
     assert answer["gain"]["32"] == pytest.approx(1 / 0.7 - 1)
     assert [row["outcome"] for row in answer["steps"]] == [row.outcome for row in state.rows]
