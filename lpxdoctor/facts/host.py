@@ -29,9 +29,13 @@ REBOOT_MARKS = Listing("/run/reboot-required*")
 REBOOT_PACKAGES = File("/run/reboot-required.pkgs")
 GOVERNOR = Glob("/sys/devices/system/cpu/cpu0/cpufreq/scaling_[gd]*r")  # scaling_governor, scaling_driver
 CLOCK = File("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+MACHINE_ID = File("/etc/machine-id")
+BOOT_ID = File("/proc/sys/kernel/random/boot_id")
 
 # systemd-detect-virt(1), the table of containers; wsl, also there, is a virtual machine to us.
-_CONTAINERS = ("openvz", "lxc", "lxc-libvirt", "systemd-nspawn", "docker", "podman", "rkt", "proot", "pouch")
+_CONTAINERS = (
+    *("openvz", "lxc", "lxc-libvirt", "systemd-nspawn", "docker", "podman", "rkt", "proot", "pouch", "container-other"),
+)
 _HYPERVISORS = {
     "qemu": "kvm",
     "kvm": "kvm",
@@ -77,6 +81,7 @@ class Host(Fact):
     probes: ClassVar[tuple[Probe, ...]] = (
         *VIRTUALIZATION,
         *(OS_RELEASE, KERNEL, DMESG, UEVENTS, PCI, STUCK, DISKS, REBOOT_MARKS, REBOOT_PACKAGES, GOVERNOR, CLOCK),
+        *(MACHINE_ID, BOOT_ID),
     )
 
     os_name: str
@@ -94,6 +99,8 @@ class Host(Fact):
     governor: str  # "" where the CPU's clock is not the kernel's to set
     governor_driver: str
     clocksource: str
+    machine_id: str  # "" where the installation has none
+    boot_id: str  # of the running kernel
 
     @property
     def gpus(self) -> tuple[PciDevice, ...]:
@@ -134,6 +141,8 @@ class Host(Fact):
             governor=known(lambda: _setting(evidence, "scaling_governor")),
             governor_driver=known(lambda: _setting(evidence, "scaling_driver")),
             clocksource=known(lambda: "".join((evidence.text_or_none(CLOCK) or "").split())),
+            machine_id=known(lambda: "".join((evidence.text_or_none(MACHINE_ID) or "").split())),
+            boot_id=known(lambda: evidence.text(BOOT_ID).strip()),
         )
 
 

@@ -139,6 +139,7 @@ def test_bridges_say_whether_they_redirect() -> None:
         ({facts.DETECT_VIRT: command("none\n", 1)}, ""),
         ({facts.DETECT_VIRT: command("kvm\n")}, "kvm"),
         ({facts.DETECT_VIRT: command("docker\n")}, "container"),
+        ({facts.DETECT_VIRT: command("container-other\n")}, "container"),
         ({facts.DETECT_VIRT: command("wsl\n")}, "wsl"),
         ({facts.CONTAINER_MARKS[1]: {"/run/.containerenv": {}}}, "container"),
         ({facts.MOUNTS: "overlay / overlay rw 0 0\n", facts.INIT: "sleep\n"}, "container"),
