@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 from pathlib import Path
@@ -93,7 +92,6 @@ def main() -> None:
         cdi_refused=cdi_refused(file),
         runtimes_gone=gone(file),
         default_runtime=str(file.get("default-runtime", "")),
-        python_apt=importlib.util.find_spec("apt_pkg") is not None,
         lists=sorted(path.name for path in Path("/etc/apt/sources.list.d").glob("*.list")),
         snap=SNAP.exists(),
         packages=dpkg(names) if Path("/usr/bin/dpkg-query").exists() else rpm(names),

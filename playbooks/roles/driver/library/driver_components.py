@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from ansible.module_utils import apt_sources
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -18,9 +18,6 @@ options:
 author: lpxdoctor
 """
 
-LINE = re.compile(r"^(deb\s+(?:\[[^\]]*\]\s+)?\S+\s+(\S+)\s+)(main\b[^#\n]*)", re.MULTILINE)
-STANZA = re.compile(r"\n[ \t]*\n")
-
 
 def completed(words: str, components: list[str]) -> str:
     """Return "main contrib" with what is missing."""
@@ -28,56 +25,18 @@ def completed(words: str, components: list[str]) -> str:
     return " ".join([*there, *(one for one in components if one not in there)])
 
 
-def of_release(suites: str, codename: str) -> bool:
-    """Tell whether suites are the release, its updates or its security archive; a backport is another version."""
-    return any(re.fullmatch(rf"{codename}(-updates|-security|/updates)?", suite) for suite in suites.split())
-
-
-def lines_with(text: str, components: list[str], codename: str) -> str:
-    """Return a one-line-style file with the components."""
-    return LINE.sub(
-        lambda m: m[0] if not of_release(m[2], codename) else m[1] + completed(m[3], components) + trailing(m[3]), text
-    )
-
-
-def trailing(words: str) -> str:
-    """Return the blanks that words end with, before a remark."""
-    return words[len(words.rstrip()) :]
-
-
-def stanzas_with(text: str, components: list[str], codename: str) -> str:
-    """Return a deb822-style file with the components."""
-
-    def one(stanza: str) -> str:
-        suites = re.search(r"^Suites:\s*(.+)$", stanza, re.MULTILINE)
-        listed = re.search(r"^Components:\s*(.+)$", stanza, re.MULTILINE)
-        if not suites or not listed or "main" not in listed[1].split() or not of_release(suites[1], codename):
-            return stanza
-        return stanza[: listed.start(1)] + completed(listed[1], components) + stanza[listed.end(1) :]
-
-    parts = STANZA.split(text)
-    after = [one(part) for part in parts]
-    return text if after == parts else "\n\n".join(after)
-
-
 def wanted(root: Path, components: list[str], codename: str) -> tuple[dict[Path, str], bool]:
-    """Return what has to be written, and whether any source of the archive was found."""
-    edits: dict[Path, str] = {}
-    seen = False
-    lists = [root / "etc/apt/sources.list", *sorted((root / "etc/apt/sources.list.d").glob("*.list"))]
-    for path in (path for path in lists if path.is_file()):
-        text = path.read_text()
-        seen = seen or any(of_release(match[2], codename) for match in LINE.finditer(text))
-        after = lines_with(text, components, codename)
-        edits.update({path: after} if after != text else {})
-    for path in sorted((root / "etc/apt/sources.list.d").glob("*.sources")):
-        text = path.read_text()
-        seen = seen or any(
-            of_release(suites, codename) for suites in re.findall(r"^Suites:\s*(.+)$", text, re.MULTILINE)
+    """Return what has to be written, and whether any source of the archive was found; a backport is another version."""
+    texts = apt_sources.files(root)
+    found = apt_sources.of_archive(texts, codename)
+    rows = {path: [one for one in rows if not one.suites[0].endswith("-backports")] for path, rows in found.items()}
+    after = {
+        path: apt_sources.edited(
+            text, [one.components._replace(text=completed(one.components.text, components)) for one in rows[path]]
         )
-        after = stanzas_with(text, components, codename)
-        edits.update({path: after} if after != text else {})
-    return edits, seen
+        for path, text in texts.items()
+    }
+    return {path: text for path, text in after.items() if text != texts[path]}, any(rows.values())
 
 
 def main() -> None:
@@ -95,7 +54,7 @@ def main() -> None:
     if not seen:
         module.fail_json(
             msg=f"apt has no source of {given['codename']} with the component main.\n"
-            "Name the distribution's archive or a mirror of it in /etc/apt/sources.list.d, or use offline_repository."
+            "Name the distribution's archive in /etc/apt/sources.list.d, or use offline_repository."
         )
     backups = []
     for path, text in edits.items() if not module.check_mode else ():
