@@ -1,5 +1,6 @@
 """The Ansible collections that the playbooks need: their pinned versions in, a directory that has them out."""
 
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -7,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -42,7 +44,9 @@ def ensure() -> Path:
     for place in (*_installed_places(), own):
         if satisfied(place):
             return place
-    with tempfile.TemporaryDirectory(dir=made(""), prefix=".collections-") as work:
+    with _alone(made("")), tempfile.TemporaryDirectory(dir=made(""), prefix=".collections-") as work:
+        if satisfied(own):
+            return own
         fetched = Path(work) / "fetched"
         said = _from_galaxy(fetched)
         if not satisfied(fetched):
@@ -56,6 +60,17 @@ def ensure() -> Path:
         shutil.rmtree(own, ignore_errors=True)
         fetched.rename(own)
     return own
+
+
+@contextmanager
+def _alone(directory: Path) -> Generator[None]:
+    """Keep other processes out until the block ends: one would take the directory away that another has just made."""
+    lock = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def requirements() -> dict[str, Version]:

@@ -16,12 +16,9 @@ from tests.lab.said import OURS, Doctor, Said
 
 
 @pytest.fixture(scope="session")
-def collections(pytestconfig: pytest.Config) -> Path:
+def collections() -> Path:
     """Return the collections, fetched once for all sessions on this machine."""
-    home = pytestconfig.cache.mkdir("collections")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(home))
-        return galaxy.ensure()
+    return galaxy.ensure()
 
 
 @pytest.fixture(scope="module")

@@ -40,15 +40,10 @@ def run(argv: Sequence[str | Path], environment: dict[str, str]) -> str:
     return done.stdout
 
 
-@pytest.fixture
-def image(docker_engine: None) -> str:
-    return docker("images", "--quiet", "--no-trunc", "lpxdoctor/debian").splitlines()[0]
-
-
 @pytest.mark.parametrize("way", ["cdi", "gpus", "none"])
 @pytest.mark.parametrize("devices", [["all"], ["0", "2"]])
-def test_the_same_request_is_no_change(way: str, devices: list[str], image: str, tmp_path: Path) -> None:
-    (tmp_path / "play.yml").write_text(json.dumps(play(way, devices, image)))
+def test_the_same_request_is_no_change(way: str, devices: list[str], lab_image: str, tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(json.dumps(play(way, devices, lab_image)))
     argv: list[str | Path] = [
         sys.executable,
         "-m",

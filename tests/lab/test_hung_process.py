@@ -11,7 +11,7 @@ import pytest
 from lpxdoctor.collect import collect
 from lpxdoctor.evidence import Command, File
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.xdist_group("engine")  # its time is taken
 
 
 def run(*argv: str) -> str:

@@ -15,6 +15,7 @@ import pytest
 from lpxdoctor.cli import run
 from tests.lab.engine import LAB, free_port, wait_until
 
+pytestmark = pytest.mark.xdist_group("engine")  # no other server is measured meanwhile
 REQUIREMENTS = LAB / "llama_cpp.txt"
 # Compiled here, as there is no wheel of it: without optimisation that takes a minute on two cores, with it several.
 BUILD = {
@@ -93,7 +94,6 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
-@pytest.mark.lab
 def test_llama_cpp_python_is_measured_as_far_as_it_tells(
     llama_python: Path, model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,7 +110,6 @@ def test_llama_cpp_python_is_measured_as_far_as_it_tells(
                 assert any("sends no token counts" in note for note in rung["notes"])
 
 
-@pytest.mark.lab
 def test_llama_cpps_own_server_is_measured(
     llama_python: Path, model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

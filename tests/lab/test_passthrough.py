@@ -21,6 +21,7 @@ from lpxdoctor.programs import _docker
 from tests.lab.engine import container, docker, wait_until
 from tests.lab.vllm import Server
 
+pytestmark = pytest.mark.xdist_group("engine")  # nothing else may use the probe image meanwhile
 PROBE = bundled.IMAGES / "probe"
 PROGRAMS: Mapping[str, Path] = {"passthrough": PROBE / "passthrough.py", "docker": bundled.PROGRAMS / "docker.py"}
 # The same request without a GPU.

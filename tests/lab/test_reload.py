@@ -11,6 +11,7 @@ from images.probe import build, passthrough, reload
 from lpxdoctor.programs import _docker
 from tests.lab.engine import docker
 
+pytestmark = pytest.mark.xdist_group("engine")  # nothing else may use the probe image meanwhile
 NODE = "/dev/fuse"  # a device that Docker gives to no container by itself, and that exists wherever the lab runs
 GIVEN: dict[str, Any] = {"Devices": [{"PathOnHost": NODE, "PathInContainer": NODE, "CgroupPermissions": "rwm"}]}
 PATHS: tuple[tuple[str, tuple[str, ...], dict[str, Any], tuple[str, ...]], ...] = (
