@@ -1,4 +1,4 @@
-"""Every test's surroundings: fixtures of real parts, what keeps them out of the fast suite, and who runs beside whom."""
+"""Every test's surroundings: fixtures of real parts, the mark of what needs them, and who runs beside whom."""
 
 import os
 from pathlib import Path
