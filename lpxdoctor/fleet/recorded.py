@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from lpxdoctor.errors import UsageError
 from lpxdoctor.evidence import SCHEMA, Evidence, from_json, to_json
+from lpxdoctor.files import is_there
 from lpxdoctor.fleet.gather import Row
 from lpxdoctor.fleet.refusals import NoAnswer
 
@@ -27,7 +28,7 @@ def prepare(path: str) -> Path:
                 f"{path} is not empty: what is in it would be judged as hosts of this fleet.\nGive -o a new directory."
             )
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
     return directory
 
 
@@ -39,7 +40,7 @@ def write(directory: Path, name: str, row: Evidence | NoAnswer) -> Path:
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as handle:  # noqa: PTH123
             handle.write(text)
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}") from None
+        raise UsageError(f"{file} cannot be written: {error.strerror}.") from None
     return file
 
 
@@ -55,11 +56,11 @@ def files(paths: Sequence[str]) -> tuple[Path, ...]:
     """
     found: list[Path] = []
     for path in map(Path, paths):
-        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        inside = sorted(path.glob("*.json")) if is_there(str(path)) and path.is_dir() else [path]
         if not inside:
             raise UsageError(f"{path} has no evidence: a fleet's is HOST.json for every host, by lpxdoctor collect -i")
         found += inside
-    missing = next((path for path in found if not path.exists()), None)
+    missing = next((path for path in found if not is_there(str(path))), None)
     if missing:
         raise UsageError(f"There is no file {missing}.")
     return tuple(found)

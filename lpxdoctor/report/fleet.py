@@ -4,7 +4,7 @@ The text and the HTML page of a fleet are made from this document alone.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -14,12 +14,46 @@ from lpxdoctor.evaluate import Judgement
 from lpxdoctor.fleet import NoAnswer
 from lpxdoctor.fleet.drift import Drift, drifts
 from lpxdoctor.fleet.traits import traits
+from lpxdoctor.fleet.twins import Identity, Kind, Twin, identity, twins
 from lpxdoctor.report.json import Document, FindingDocument, document
 
 SCHEMA: Literal[1] = 1
 VerdictWord = Literal["healthy", "warning", "failed", "unknown", "no answer"]
 # The worst first.
 ORDER: tuple[VerdictWord, ...] = ("failed", "no answer", "unknown", "warning", "healthy")
+_VERDICTS: Mapping[str, VerdictWord] = {"fail": "failed", "warn": "warning"}
+_TWINS: Mapping[Kind, tuple[str, Literal["fail", "warn"], str, str, str]] = {
+    "machine": (
+        "fleet.machine-twice",
+        "fail",
+        "One machine answers as {hosts}",
+        "It counts twice, its engine gets the load of two, and two playbooks may change it at the same time.",
+        "Take all but one of these names out of the inventory, or correct the address of the wrong one (ansible_host).",
+    ),
+    "machine id": (
+        "fleet.machine-id-cloned",
+        "warn",
+        "{hosts} have one machine id",
+        (
+            "They were made from one image. DHCP may give them one address, and what tells machines apart by this id, "
+            "such as the journal, monitoring and cluster managers, takes them for one."
+        ),
+        (
+            "On all but one: rm /etc/machine-id /var/lib/dbus/machine-id; systemd-machine-id-setup; then reboot. Empty "
+            "/etc/machine-id in the image."
+        ),
+    ),
+    "GPU": (
+        "fleet.gpu-twice",
+        "fail",
+        "{hosts} have one GPU, {what}",
+        (
+            "A GPU is in one machine at a time: one of the records is older than the move of a card, or two names of "
+            "the inventory lead to one machine."
+        ),
+        "Collect from all of them again, and compare: nvidia-smi -L; cat /proc/sys/kernel/random/boot_id",
+    ),
+}
 _EXIT: Mapping[VerdictWord, int] = {"failed": 2, "no answer": 2, "unknown": 3, "warning": 1, "healthy": 0}
 
 
@@ -28,6 +62,17 @@ class NoAnswerDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str
     do: str
+
+
+class IdentityDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What no two hosts have in common, "" and {} where it could not be read; gpus has UUID -> name.
+
+    machine is the beginning of the SHA-256 of its machine id, boot the id of its running kernel.
+    """
+
+    machine: str
+    boot: str
+    gpus: dict[str, str]
 
 
 class HostDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +85,7 @@ class HostDocument(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     verdict: VerdictWord
     facts: dict[str, str]
+    identity: IdentityDocument | None = None
     no_answer: NoAnswerDocument | None = None
     report: Document | None = None
 
@@ -77,19 +123,31 @@ class DriftDocument(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[ValueDocument, ...]
 
 
+class FleetFindingDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with several hosts together, and with none of them by itself."""
+
+    id: str
+    severity: Literal["fail", "warn"]
+    message: str
+    hosts: tuple[str, ...]
+    why: str
+    fix: str
+
+
 class FleetDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The report of a fleet: a row for every host that was expected, in the inventory's order."""
 
     schema: Literal[1]
     lpxdoctor: str
     summary: SummaryDocument
+    findings: tuple[FleetFindingDocument, ...]
     odd_ones_out: tuple[DriftDocument, ...]
     hosts: tuple[HostDocument, ...]
 
     @property
     def exit_code(self) -> int:
-        """The worst host's; 70 where a check crashed and nothing failed."""
-        found = {host.verdict for host in self.hosts}
+        """The worst host's, or of what is wrong with several together; 70 where a check crashed and nothing failed."""
+        found = {host.verdict for host in self.hosts} | {_VERDICTS[finding.severity] for finding in self.findings}
         status = next((_EXIT[word] for word in ORDER if word in found), _EXIT["unknown"])
         crashed = any("crashed" in host.report.checks.values() for host in self.hosts if host.report)
         return 70 if crashed and status != _EXIT["failed"] else status
@@ -98,7 +156,14 @@ class FleetDocument(msgspec.Struct, frozen=True, kw_only=True):
 def judged(name: str, judgement: Judgement) -> HostDocument:
     """Return the row of a host that answered."""
     report = document(judgement)
-    return HostDocument(name=name, verdict=report.verdict, facts=traits(judgement.facts), report=report)
+    own = identity(judgement.facts)
+    return HostDocument(
+        name=name,
+        verdict=report.verdict,
+        facts=traits(judgement.facts),
+        identity=IdentityDocument(machine=own.machine, boot=own.boot, gpus=dict(own.gpus)),
+        report=report,
+    )
 
 
 def refused(name: str, why: NoAnswer) -> HostDocument:
@@ -123,9 +188,19 @@ def fleet(hosts: Iterable[HostDocument]) -> FleetDocument:
             unknown=counts["unknown"],
             no_answer=counts["no answer"],
         ),
+        findings=tuple(map(_finding, twins(_identities(rows)))),
         odd_ones_out=tuple(map(_drift, drifts({row.name: row.facts for row in rows}))),
         hosts=rows,
     )
+
+
+def causes(hosts: Iterable[HostDocument]) -> Mapping[str, Sequence[str]]:
+    """Return cause -> the hosts that have it, the most frequent first."""
+    groups: dict[str, list[str]] = {}
+    for host in hosts:
+        if host.cause:
+            groups.setdefault(host.cause.id, []).append(host.name)
+    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
 
 
 def _named_apart(hosts: Iterable[HostDocument]) -> Iterable[HostDocument]:
@@ -134,6 +209,27 @@ def _named_apart(hosts: Iterable[HostDocument]) -> Iterable[HostDocument]:
         seen[host.name] += 1
         count = seen[host.name]
         yield host if count == 1 else msgspec.structs.replace(host, name=f"{host.name} ({count})")
+
+
+def _identities(rows: Iterable[HostDocument]) -> Mapping[str, Identity]:
+    return {
+        row.name: Identity(machine=row.identity.machine, boot=row.identity.boot, gpus=row.identity.gpus)
+        for row in rows
+        if row.identity
+    }
+
+
+def _finding(twin: Twin) -> FleetFindingDocument:
+    id_, severity, message, why, fix = _TWINS[twin.kind]
+    hosts = ", ".join(twin.hosts)
+    return FleetFindingDocument(
+        id=id_,
+        severity=severity,
+        message=message.format(hosts=hosts, what=twin.what),
+        hosts=twin.hosts,
+        why=why,
+        fix=fix,
+    )
 
 
 def _drift(drift: Drift) -> DriftDocument:

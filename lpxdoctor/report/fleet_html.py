@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from lpxdoctor.report.fleet import ORDER, FleetDocument, HostDocument
+from lpxdoctor.report.fleet import ORDER, FleetDocument, HostDocument, causes
 from lpxdoctor.report.json import FindingDocument
+from lpxdoctor.report.names import few, short, value
 from lpxdoctor.report.text import flowing
 
 _WORDS = {
@@ -15,6 +16,8 @@ _WORDS = {
     "warning": "warning",
     "healthy": "fit",
 }
+_NAMES_WIDTH = 80
+_SEVERITIES = {"fail": "failed", "warn": "warning"}
 _STYLE = """
 :root { color-scheme: light dark; --text: light-dark(#1b1f24, #e4e7eb); --dim: light-dark(#5b6570, #9aa5b1);
   --page: light-dark(#fff, #14171a); --line: light-dark(#d9dee3, #2c3238); --odd: light-dark(#fff1c2, #4a3d10);
@@ -47,7 +50,8 @@ def render(report: FleetDocument) -> str:
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n<title>lpxdoctor: fleet</title>\n'
         f"<style>{_STYLE}{_sorting(orders)}{_filtering()}</style>\n"
-        f"<h1>{_title(report)}</h1>\n{_numbers(report)}\n{_same(report, columns)}{_odd(report)}"
+        f"<h1>{_title(report)}</h1>\n{_numbers(report)}\n{_findings(report)}{_causes(report)}"
+        f"{_same(report, columns)}{_odd(report)}"
         f"<h2>Hosts</h2>\n{_controls(list(orders))}\n"
         f'<div class="wide"><div role="table" style="grid-template-columns: {_widths(columns)}">\n'
         f"{_head(columns)}\n"
@@ -81,6 +85,26 @@ def _same(report: FleetDocument, columns: Sequence[str]) -> str:
     return f"<p>The same on every host that tells: {', '.join(parts)}</p>\n" if values else ""
 
 
+def _findings(report: FleetDocument) -> str:
+    """Return what is wrong with several hosts together."""
+    return "".join(
+        f'<p><b class="{_SEVERITIES[one.severity]}">{escape(one.message)}</b> '
+        f'<span class="id dim">{escape(one.id)}</span>'
+        f'<br>{escape(one.why)}<br><span class="dim">{escape(one.fix)}</span></p>\n'
+        for one in report.findings
+    )
+
+
+def _causes(report: FleetDocument) -> str:
+    """Return how many hosts have which cause, and which they are."""
+    groups = causes(report.hosts)
+    lines = (
+        f'<li>{len(names):,} × <span class="id">{escape(id_)}</span>: {escape(short(names))}</li>'
+        for id_, names in groups.items()
+    )
+    return "<h2>Causes</h2>\n<ul>\n" + "\n".join(lines) + "\n</ul>\n" if groups else ""
+
+
 def _odd(report: FleetDocument) -> str:
     """Return what differs, a line for each fact."""
     if not report.odd_ones_out:
@@ -88,15 +112,12 @@ def _odd(report: FleetDocument) -> str:
     lines: list[str] = []
     for drift in report.odd_ones_out:
         others = "; ".join(
-            f'<span class="odd">{escape(value.value)}</span> on {escape(_few(value.hosts))}' for value in drift.others
+            f'<span class="odd">{escape(value(odd.value))}</span> on {escape(few(odd.hosts, _NAMES_WIDTH, "…"))}'
+            for odd in drift.others
         )
-        most = f"; {escape(drift.majority)} on the other {drift.majority_hosts:,}" if drift.majority else ""
+        most = f"; {escape(value(drift.majority))} on the other {drift.majority_hosts:,}" if drift.majority else ""
         lines.append(f"<li><b>{escape(drift.fact)}</b>: {others}{most}</li>")
     return "<h2>Odd ones out</h2>\n<ul>\n" + "\n".join(lines) + "\n</ul>\n"
-
-
-def _few(hosts: Sequence[str], shown: int = 6) -> str:
-    return ", ".join(hosts[:shown]) + (f" and {len(hosts) - shown:,} more" if len(hosts) > shown else "")
 
 
 def _orders(hosts: Sequence[HostDocument], columns: Sequence[str]) -> Mapping[str, Sequence[int]]:

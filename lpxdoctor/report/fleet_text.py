@@ -8,12 +8,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lpxdoctor.report.fleet import ORDER, DriftDocument, FleetDocument, HostDocument, VerdictWord
+from lpxdoctor.report.fleet import ORDER, DriftDocument, FleetDocument, HostDocument, VerdictWord, causes
+from lpxdoctor.report.names import few, short, value
 from lpxdoctor.report.text import signs_of
 
 _FOLDED_BEYOND = 6  # hosts that are fit, or that share a warning
 _NAMES_SHOWN = 3
+_NAMES_WIDTH = 40
+_A_SCREEN = 20  # hosts
 _SIGNS = {"failed": "fail", "no answer": "fail", "unknown": "unknown", "warning": "warn", "healthy": "ok"}
+_FOUND = {"fail": "failed", "warn": "warning"}
 _STYLES = {"failed": "bold red", "no answer": "bold red", "unknown": "bold", "warning": "yellow", "healthy": "green"}
 
 
@@ -36,18 +40,34 @@ def _blocks(
 ) -> Iterator[RenderableType]:
     yield _counts(report, signs, seconds)
     yield from _hosts(report.hosts, signs, verbose=verbose)
+    for finding in report.findings:
+        yield ""
+        sign, style = _SIGNS[_FOUND[finding.severity]], _STYLES[_FOUND[finding.severity]]
+        yield Text.assemble((f"{signs[sign]} {finding.id}", style), f"  {finding.message}")
+        yield Padding(Text(finding.fix, "dim"), (0, 0, 0, 2), expand=False)
     if report.odd_ones_out:
         yield ""
         yield Text("Odd ones out", "bold")
         yield from (Padding(_drift(drift, signs), (0, 0, 0, 2), expand=False) for drift in report.odd_ones_out)
-    causes = Counter(host.cause.id for host in report.hosts if host.cause)
-    if causes:
+    yield from _causes(report.hosts)
+    if len(report.hosts) > _A_SCREEN:  # the first line has scrolled away
         yield ""
-        yield Text("Why, and what to do", "bold")
-        grid = Table.grid(padding=(0, 2))
-        for id_, count in causes.most_common():
-            grid.add_row(Text(_hosts_of(count), "dim"), Text(f"lpxdoctor explain {id_}"))
-        yield Padding(grid, (0, 0, 0, 2), expand=False)
+        yield _counts(report, signs, seconds)
+
+
+def _causes(hosts: Sequence[HostDocument]) -> Iterator[RenderableType]:
+    """Yield every cause with all of its hosts, the most frequent first, and what tells more of it."""
+    groups = causes(hosts)
+    if not groups:
+        return
+    yield ""
+    yield Text("Why, and what to do", "bold")
+    grid = Table.grid(padding=(0, 2))
+    for id_, names in groups.items():
+        grid.add_row(Text(_hosts_of(len(names)), "dim"), Text(f"lpxdoctor explain {id_}"))
+        if len(names) > 1:
+            grid.add_row("", Text(short(names), "dim", overflow="fold"))
+    yield Padding(grid, (0, 0, 0, 2), expand=False)
 
 
 def _counts(report: FleetDocument, signs: dict[str, str], seconds: float | None) -> Text:
@@ -92,12 +112,14 @@ def _table(
     cut: OverflowMethod = "crop" if signs["more"].isascii() else "ellipsis"  # which is a sign of its own
     grid.add_column(no_wrap=True, overflow=cut, max_width=28)
     grid.add_column(overflow="fold" if verbose else cut, no_wrap=not verbose, ratio=1)
+    told: set[str] = set()  # reasons whose remedy is shown already
     for verdict, group in lines:
         host, many = group[0], len(group) > 1
         name = _hosts_of(len(group)) if many else host.name
         said = _said(host, names=_names(group, signs) if many else "")
         grid.add_row(Text(f"{signs[_SIGNS[verdict]]} {name}", _STYLES[verdict]), said)
-        if host.no_answer:
+        if host.no_answer and (verbose or host.no_answer.reason not in told):
+            told.add(host.no_answer.reason)
             grid.add_row("", Text(host.no_answer.do, "dim", overflow="fold", no_wrap=False))
     return grid
 
@@ -112,7 +134,7 @@ def _said(host: HostDocument, names: str = "") -> Text:
         return Text(f"no answer: {host.no_answer.reason}")
     cause = host.cause
     if cause:
-        subject = f"{cause.subject}: " if cause.subject and not names else ""
+        subject = f"{cause.subject}: " if cause.subject not in cause.message and not names else ""
         return Text.assemble((cause.id, "bold"), "  ", names or subject + cause.message)
     report = host.report
     if host.verdict == "unknown" and report:
@@ -125,14 +147,10 @@ def _said(host: HostDocument, names: str = "") -> Text:
 
 def _drift(drift: DriftDocument, signs: dict[str, str]) -> Text:
     """Return a fact's line: what the odd ones have, and what the others do."""
-    parts = [f"{value.value} on {_few(value.hosts, signs)}" for value in drift.others[:_NAMES_SHOWN]]
+    parts = [
+        f"{value(odd.value)} on {few(odd.hosts, _NAMES_WIDTH, signs['more'])}" for odd in drift.others[:_NAMES_SHOWN]
+    ]
     if len(drift.others) > _NAMES_SHOWN:
         parts.append(f"{len(drift.others) - _NAMES_SHOWN} more values")
-    most = f"; {drift.majority} on the other {drift.majority_hosts:,}" if drift.majority else ""
+    most = f"; {value(drift.majority)} on the other {drift.majority_hosts:,}" if drift.majority else ""
     return Text.assemble((f"{drift.fact}: ", "bold"), ", ".join(parts) + most)
-
-
-def _few(hosts: Sequence[str], signs: dict[str, str]) -> str:
-    if len(hosts) <= _NAMES_SHOWN:
-        return ", ".join(hosts)
-    return f"{len(hosts):,} hosts ({', '.join(hosts[:2])}, {signs['more']})"

@@ -19,7 +19,7 @@ from lpxdoctor.evaluate import evaluate
 from lpxdoctor.evidence import Evidence, from_json
 from lpxdoctor.fleet import NoAnswer
 from lpxdoctor.report import fleet_html, fleet_text
-from lpxdoctor.report.fleet import FleetDocument, HostDocument, fleet, judged, refused, render
+from lpxdoctor.report.fleet import FleetDocument, HostDocument, IdentityDocument, fleet, judged, refused, render
 from lpxdoctor.report.json import CoverageDocument, UnknownDocument
 from tests.report.schemas import valid
 
@@ -103,6 +103,48 @@ def test_fit_hosts_are_folded_and_others_never(report: FleetDocument) -> None:
 def test_two_hosts_of_one_name_stay_two(report: FleetDocument) -> None:
     row = report.hosts[0]
     assert [host.name for host in fleet([row, row, row]).hosts] == ["gpu-12", "gpu-12 (2)", "gpu-12 (3)"]
+
+
+@pytest.fixture(scope="module")
+def twice() -> FleetDocument:
+    """Return the report of one fit machine that has two names."""
+    own = IdentityDocument(machine="0123456789abcdef", boot="4d4c6b0e", gpus={"GPU-1": "NVIDIA H200"})
+    row = msgspec.structs.replace(host("gpu-01", "h200-cdi"), identity=own)
+    return fleet([row, msgspec.structs.replace(row, name="gpu-02")])
+
+
+def test_what_is_wrong_with_hosts_together_is_told_and_counts(twice: FleetDocument) -> None:
+    assert twice.summary.healthy == 2
+    assert twice.exit_code == 2
+    (found,) = json.loads(render(twice))["findings"]
+    assert (found["id"], found["severity"], found["hosts"]) == ("fleet.machine-twice", "fail", ["gpu-01", "gpu-02"])
+    valid(json.loads(render(twice)), "fleet-1")
+    text = printed(twice)
+    assert "✗ fleet.machine-twice  One machine answers as gpu-01, gpu-02\n" in text
+    assert "ansible_host" in text
+    assert "One machine answers as gpu-01, gpu-02" in fleet_html.render(twice)
+    boot = IdentityDocument(machine="0123456789abcdef", boot="5d4c6b0e", gpus={})
+    cloned = fleet([twice.hosts[0], msgspec.structs.replace(twice.hosts[1], identity=boot)])
+    assert [finding.id for finding in cloned.findings] == ["fleet.machine-id-cloned"]
+    assert cloned.exit_code == 1
+
+
+def test_a_long_report_ends_with_its_numbers_and_names_every_host_of_a_cause() -> None:
+    bad = host("gpu-001", "no-gpu")
+    many = fleet([msgspec.structs.replace(bad, name=f"gpu-{number:03}") for number in range(1, 201)])
+    text = printed(many)
+    assert text.count("host.no-gpu  none of") == 200
+    assert "200 hosts  lpxdoctor explain host.no-gpu\n" in text.replace("  200", "200")
+    assert "gpu-[001-200]" in text
+    assert text.splitlines()[0] == text.splitlines()[-1] == "200 hosts · 200 failed · 11 s"
+    assert "200 \N{MULTIPLICATION SIGN} <span" in fleet_html.render(many)
+    assert "gpu-[001-200]" in fleet_html.render(many)
+
+
+def test_the_remedy_of_one_reason_is_shown_once() -> None:
+    rows = [refused(f"gpu-{number}", NoAnswer("away", f"ssh gpu-{number}")) for number in range(3)]
+    assert printed(fleet(rows)).count("ssh gpu-") == 1
+    assert printed(fleet(rows), verbose=True).count("ssh gpu-") == 3
 
 
 def test_the_json_is_valid_and_a_host_is_a_line(report: FleetDocument) -> None:
