@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lpxdoctor.recognize.condense import Excerpt
+from lpxdoctor.recognize.languages import english
 
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[\x00-\x08\x0b\x0c\x0e-\x1a]"
@@ -16,43 +17,6 @@ _QUOTED = re.compile(r"^(?:[>│┃]\s?)+|^[\w.-]{1,40}\s*\|\s(?=\S)(?![|+])")
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\uff1a\uff08\uff09\uff0c\uff1b\u3002\uff1d\u3000\u3010\u3011"
 _LONG_BYTES, _LONG_LINES = 1024, 200
 _PLAIN = str.maketrans(_TYPOGRAPHIC, "''\"\":(),;.= []")
-
-# What programs say in Chinese -> what they say in English: glibc's strerror, bash, kmod, apt, as translated there.
-_CHINESE = {
-    "没有那个文件或目录": "No such file or directory",
-    "没有该文件或目录": "No such file or directory",
-    "权限不够": "Permission denied",
-    "权限被拒绝": "Permission denied",
-    "拒绝访问": "Permission denied",
-    "不允许的操作": "Operation not permitted",
-    "操作不被允许": "Operation not permitted",
-    "没有那个设备": "No such device",
-    "设备上没有空间": "No space left on device",
-    "设备上没有剩余空间": "No space left on device",
-    "地址已在使用": "Address already in use",
-    "地址已被使用": "Address already in use",
-    "只读文件系统": "Read-only file system",
-    "拒绝连接": "Connection refused",
-    "连接被拒绝": "Connection refused",
-    "连接超时": "Connection timed out",
-    "无法分配内存": "Cannot allocate memory",
-    "打开的文件过多": "Too many open files",
-    "可执行文件格式错误": "Exec format error",
-    "无法打开共享对象文件": "cannot open shared object file",
-    "无法打开共享目标文件": "cannot open shared object file",
-    "未找到命令": "command not found",
-    "找不到命令": "command not found",
-    "键被服务所拒绝": "Key was rejected by service",
-    "密钥被服务拒绝": "Key was rejected by service",
-    "密钥被拒绝": "Key was rejected by service",
-    "致命错误": "FATAL",
-    "已杀死": "Killed",
-    "总线错误": "Bus error",
-    "下列软件包有未满足的依赖关系": "The following packages have unmet dependencies",
-    "无法定位软件包": "Unable to locate package",
-}
-_IN_CHINESE = re.compile("|".join(sorted(map(re.escape, _CHINESE), key=len, reverse=True)))
-_NO_MODULE = re.compile(r"(?:在目录 (\S+) (?:下|中)?)?(?:找不到|未找到|没有找到)模块 (\S+)")
 
 
 @dataclass(frozen=True)
@@ -77,7 +41,7 @@ def pasted(excerpt: Excerpt) -> Pasted:
     rows = [(number, line) for number, raw in _shortened(excerpt.lines) for line in _lines(_decoded(raw))]
     return Pasted(
         shown=tuple(line for _, line in rows),
-        searched=tuple(_plain(line) for _, line in rows),
+        searched=english(_plain(line) for _, line in rows),
         numbers=tuple(number for number, _ in rows),
         total_lines=excerpt.total_lines,
         whole=excerpt.whole,
@@ -111,9 +75,6 @@ def _lines(line: str) -> Iterator[str]:
 
 
 def _plain(line: str) -> str:
-    """Return a line with plain quotes, and in English where a program's Chinese words for it are known."""
+    """Return a line with plain quotes and signs."""
     line = line.replace('\\"', '"').replace("\\t", "\t")
-    if line.isascii():
-        return line
-    line = _NO_MODULE.sub(lambda found: f"Module {found[2]} not found in directory {found[1] or ''}", line)
-    return _IN_CHINESE.sub(lambda found: _CHINESE[found[0]], line.translate(_PLAIN))
+    return line if line.isascii() else line.translate(_PLAIN)

@@ -229,6 +229,9 @@ SAID = {
     "context-longer-than-model": "User-specified max_model_len (9999) is greater than the derived max_model_len (2048)",
     "argument-unknown": "vllm: error: unrecognized arguments: serve",
     "architecture-unknown": "Model architectures ['NewForCausalLM'] are not supported for now. Supported",
+    "tokenizer-class-unknown": "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently "
+    "imported.",
+    "architecture-not-inspected": "ERROR registry.py:272] Error in inspecting model architecture 'LlamaForCausalLM'",
     "disk-full": "OSError: [Errno 28] No space left on device",
     "nccl-failed": "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, unhandled system error",
     "forked-after-cuda": "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with",
