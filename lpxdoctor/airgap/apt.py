@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import format_datetime
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
@@ -10,7 +12,7 @@ from urllib.parse import unquote
 from lpxdoctor.airgap.manifest import Item
 from lpxdoctor.airgap.programs import said_by
 from lpxdoctor.airgap.target import Target
-from lpxdoctor.errors import SetupError, UsageError
+from lpxdoctor.errors import SetupError
 
 # How this machine reaches mirrors is also how it reaches the target's; nothing else of its configuration is used.
 _KEPT = re.compile(r"Acquire::(https?|ftp|Retries|ForceIPv[46])\b")
@@ -95,18 +97,12 @@ class Root:
             One item for each file, sorted by file name.
 
         Raises:
-            UsageError: a name is no package of the target.
-            SetupError: the dependencies cannot be met, or a download failed.
+            SetupError: a name is no package of the target, the dependencies cannot be met, or a download failed.
         """
-        unknown = self._unknown(names)
-        if unknown:
-            raise UsageError(
-                f"{self.target.name} has no package {', '.join(unknown)}.\n"
-                "Correct the name, or name the repository that has it in a mirror_apt_* variable: --vars FILE"
-            )
-        left = self._unknown(optional)
         what = f"What {', '.join(names)} depend on could not be had for {self.target.name}"
-        install = ("apt-get", "install", "--quiet", *names, *(name for name in optional if name not in left))
+        asked = ("apt-cache", "madison", *optional)
+        known = {line.partition("|")[0].strip() for line in said_by(asked, what, env=self._env).splitlines()}
+        install = ("apt-get", "install", "--quiet", *names, *(name for name in optional if name in known))
         listed = said_by((*install, "--print-uris"), what, env=self._env)
         urls = {found["file"]: found["url"] for found in _URI.finditer(listed)}
         said_by((*install, "--download-only"), what, env=self._env)
@@ -124,31 +120,16 @@ class Root:
             items.append(Item(name=name, version=unquote(version), file=f"{directory.name}/{file}", source=url))
         return tuple(items)
 
-    def _unknown(self, names: Sequence[str]) -> list[str]:
-        """Return the names that no source has; which version of one is to be had is apt's to judge."""
-        if not names:
-            return []
-        plain = [name.partition("=")[0] for name in names]
-        told = said_by(("apt-cache", "madison", *plain), "apt-cache did not answer", env=self._env)
-        known = {line.partition("|")[0].strip() for line in told.splitlines()}
-        return [name for name in plain if name not in known and not self._is_provided(name)]
-
-    def _is_provided(self, name: str) -> bool:
-        told = said_by(("apt-cache", "showpkg", name), "apt-cache did not answer", env=self._env)
-        return bool(told.partition("Reverse Provides:")[2].strip())
-
-
-def write_index(directory: Path, date: str) -> None:
-    """Make a directory of .deb files a flat repository: Packages and Release, the same for the same files."""
-    stanzas = [_stanza(package) for package in sorted(directory.glob("*.deb"))]
-    index = "\n".join(stanzas).encode()
-    (directory / "Packages").write_bytes(index)
-    digest = sha256(index).hexdigest()
-    release = (
-        f"Origin: lpxdoctor\nLabel: lpxdoctor bundle\nSuite: bundle\nDate: {date}\n"
-        f"SHA256:\n {digest} {len(index)} Packages\n"
-    )
-    (directory / "Release").write_text(release, encoding="utf-8")
+    def write_index(self, directory: Path, created: datetime) -> None:
+        """Make a directory of .deb files a flat repository: Packages and Release, the same for the same files."""
+        index = "\n".join(_stanza(package) for package in sorted(directory.glob("*.deb"))).encode()
+        (directory / "Packages").write_bytes(index)
+        release = (
+            "Origin: lpxdoctor\nLabel: lpxdoctor bundle\nSuite: bundle\n"
+            f"Date: {format_datetime(created, usegmt=True)}\n"
+            f"SHA256:\n {sha256(index).hexdigest()} {len(index)} Packages\n"
+        )
+        (directory / "Release").write_text(release, encoding="utf-8")
 
 
 def _stanza(package: Path) -> str:

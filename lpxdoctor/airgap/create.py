@@ -7,23 +7,22 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from lpxdoctor import __version__, galaxy
-from lpxdoctor.airgap import apt, archive, images, sources, wheels
+from lpxdoctor.airgap import apt, apt_sources, archive, dnf, dnf_sources, images, wheels
 from lpxdoctor.airgap.manifest import Item, Manifest, System
 from lpxdoctor.airgap.target import Target
-from lpxdoctor.airgap.words import plan
+from lpxdoctor.airgap.words import Plan, plan
 from lpxdoctor.errors import SetupError, UsageError
 
 # Not to be carried about: to be given again where the bundle is applied.
 _SECRET = re.compile("password|secret|token")
-# What Ansible's own modules import on a host: apt's, and Docker's.
-_FOR_MODULES = ("python3-apt", "python3-requests")
+# What Ansible's own modules import on a host: the package manager's, which dnf itself depends on, and Docker's.
+_FOR_MODULES = {"apt": ("python3-apt", "python3-requests"), "dnf": ("python3-requests",)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +73,13 @@ def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_s
     target = wanted.target
     place = galaxy.ensure()
     planned = plan(wanted.words, target, wanted.kernels, wanted.variables, place)
-    install = tuple(dict.fromkeys((*_FOR_MODULES, *planned.first, *wanted.packages)))
+    install = tuple(dict.fromkeys((*_FOR_MODULES[target.manager], *wanted.packages)))
     names = (*install, *planned.packages)
     on_step(f"Read the package lists of {target.name}")
-    root = apt.Root(work / "apt", target)
-    root.prepare(sources.of(target, planned.repositories, wanted.variables, work), planned.preferences)
+    root = _root(planned, target, wanted.variables, work)
     on_step("Download packages")
     packages = root.fetch(tuple(dict.fromkeys(names)), planned.optional, content / "packages")
-    apt.write_index(content / "packages", format_datetime(created, usegmt=True))
+    root.write_index(content / "packages", created)
     on_step(f"Download lpxdoctor and its wheels for Python {target.python}")
     found_wheels = wheels.fetch(target, content / "wheels", work, int(created.timestamp()))
     on_step("Copy Ansible's collections")
@@ -103,6 +101,18 @@ def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_s
         images=saved,
         files=archive.files_below(content),
     )
+
+
+def _root(planned: Plan, target: Target, variables: Mapping[str, Any], work: Path) -> apt.Root | dnf.Root:
+    """Return the package manager of another machine, ready to be asked."""
+    directory = work / target.manager
+    if target.manager == "dnf":
+        by_dnf = dnf.Root(directory, target)
+        by_dnf.prepare(dnf_sources.of(target, planned.sources, variables), planned.streams)
+        return by_dnf
+    by_apt = apt.Root(directory, target)
+    by_apt.prepare(apt_sources.of(target, planned.sources, variables, work), planned.preferences)
+    return by_apt
 
 
 def _created() -> datetime:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,8 +34,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The system that a bundle is for; the first two as its /etc/os-release says."""
 
     distribution: str
-    version: str
-    codename: str
+    version: str  # or the beginning of it: 9 for 9.6
+    manager: str  # of packages: apt or dnf
     architecture: str  # dpkg's word
     machine: str  # the kernel's word
     python: str

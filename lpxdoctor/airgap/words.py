@@ -1,6 +1,6 @@
 """What playbooks install: their words, a target and the roles' variables in; package names and repositories out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,23 +16,15 @@ ANSWER = "Say what this role installs"  # the task whose result is read
 _LIMIT_S = 120.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repository:
-    """An apt repository besides the distribution's."""
-
-    line: str  # URI SUITE [COMPONENT]...
-    key_url: str
-
-
 @dataclass(frozen=True)
 class Plan:
     """What is to be fetched for some playbooks."""
 
     packages: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()  # to be installed before the playbooks run
     optional: tuple[str, ...] = ()  # taken where a repository has them
-    repositories: tuple[Repository, ...] = ()
+    sources: tuple[Mapping[str, Any], ...] = ()  # besides the distribution's, as the roles' packages.yml say them
     preferences: tuple[str, ...] = ()  # of apt: which of several versions
+    streams: tuple[str, ...] = ()  # of dnf: NAME:STREAM of modules
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what was chosen, to be told to the roles
 
 
@@ -72,27 +64,30 @@ def plan(
     if outcome.failed or len(told) != len(words):
         why = "\n".join(failures.explain(events, host) for host, events in outcome.failed.items())
         raise SetupError(f"What {', '.join(words)} install on {target.name} could not be told:\n{why}")
-    return _plan(told, target)
+    return _plan(told)
 
 
-def _plan(told: Sequence[Mapping[str, Any]], target: Target) -> Plan:
+def _plan(told: Sequence[Mapping[str, Any]]) -> Plan:
+    def all_of(key: str) -> Iterator[Any]:
+        return (value for one in told for value in one.get(key, ()))
+
     return Plan(
-        packages=tuple(dict.fromkeys(name for one in told for name in one["packages"])),
-        first=tuple(dict.fromkeys(name for one in told for name in one.get("first", ()))),
-        optional=tuple(dict.fromkeys(name for one in told for name in one.get("optional", ()))),
-        repositories=tuple(
-            Repository(line=source["line"].replace("$(ARCH)", target.architecture), key_url=source["key"])
-            for one in told
-            for source in one["sources"]
-        ),
+        packages=tuple(dict.fromkeys(all_of("packages"))),
+        optional=tuple(dict.fromkeys(all_of("optional"))),
+        sources=tuple(all_of("sources")),
         preferences=tuple(one["preferences"] for one in told if one.get("preferences")),
+        streams=tuple(all_of("streams")),
         variables={name: value for one in told for name, value in one.get("variables", {}).items()},
     )
 
 
 def _facts(target: Target) -> dict[str, str]:
     return {
-        "distribution": target.distribution.capitalize(),
+        "id": target.distribution,
+        # As Ansible names it.
+        "distribution": "RedHat" if target.distribution == "rhel" else target.distribution.capitalize(),
+        "os_family": "RedHat" if target.manager == "dnf" else "Debian",
+        "pkg_mgr": target.manager,
         "distribution_release": target.codename,
         "distribution_version": target.version,
         "distribution_major_version": target.version.partition(".")[0],

@@ -23,7 +23,10 @@ def command() -> None:
 @command.command("create")
 @click.argument("words", nargs=-1, metavar="[WORD]...", type=click.Choice(WORDS))
 @click.option(
-    "--for", "target", required=True, metavar="TARGET", help=f"Its system: {', '.join(one.name for one in TARGETS)}."
+    *("--for", "target"),
+    required=True,
+    metavar="TARGET",
+    help=f"Its system: {', '.join(one.name for one in TARGETS)}; with /arm64 behind it, for 64-bit ARM.",
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="[default: lpxdoctor-TARGET.tar.gz]"
@@ -64,7 +67,8 @@ def create(
         images=(*images, *(_reference(name) for name in variants)),
         variables=read(variables or ""),
     )
-    made = create(wanted, output or Path(f"lpxdoctor-{system.name}.tar.gz"), lambda step: print(step, file=sys.stderr))
+    file = output or Path(f"lpxdoctor-{system.name.replace('/', '-')}.tar.gz")
+    made = create(wanted, file, lambda step: print(step, file=sys.stderr))
     print(report.made(made))
     return 0
 

@@ -143,13 +143,23 @@ def test_a_manifest_with_such_a_path_is_refused(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schema": 2}', b'{"schema": 1}'),
-        *(b'{"schema": 1, "target": {}, "files": {"a": 1}}', b'{"schema": 1, "target": {}, "files": {}}'),
+        *(b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schema": "2"}', b'{"schema": 2}'),
+        *(b'{"schema": 2, "target": {}, "files": {"a": 1}}', b'{"schema": 2, "target": {}, "files": {}}'),
     ],
 )
 def test_what_is_no_manifest_is_refused(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"manifest|sha256"):
         archive.show(packed(tmp_path / "odd.tar", plain("manifest.json", content)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [(0, "Make the bundle again"), (1, "Make the bundle again"), (3, "Apply it with the version")],
+)
+def test_a_manifest_of_another_version_says_what_to_do(schema: int, message: str, tmp_path: Path) -> None:
+    content = json.dumps({**json.loads(manifest(tmp_path / "content")), "schema": schema}).encode()
+    with pytest.raises(UsageError, match=f"schema {schema}; this version reads 2.\n{message}"):
+        archive.show(packed(tmp_path / "other.tar", plain("manifest.json", content)))
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive at all\n" * 100, bytes(10240)])

@@ -36,11 +36,13 @@ def other_system(target: dict[str, Any], release: dict[str, str], machine: str) 
     """Return why the bundle is not for this system, None where it is."""
     wanted = (target["distribution"], target["version"], target["machine"])
     found = (release.get("ID", "?"), release.get("VERSION_ID", "?"), machine)
-    if found == wanted:
+    # A bundle for Rocky 9 is for 9.6 too.
+    if (found[0], machine) == (wanted[0], wanted[2]) and f"{found[1]}.".startswith(f"{wanted[1]}."):
         return None
+    version = found[1].replace(".", "") if found[0] == "ubuntu" else found[1].partition(".")[0]
     return (
         f"The bundle is for {' '.join(wanted)}, and this host is {' '.join(found)}. Nothing was changed.\n"
-        f"Make one for it: lpxdoctor bundle create --for {found[0]}{found[1].replace('.', '')}"
+        f"Make one for it: lpxdoctor bundle create --for {found[0]}{version}{'/arm64' if machine == 'aarch64' else ''}"
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 MANIFEST = "manifest.json"
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST_LIMIT = 64 << 20  # bytes; a real one has about 300 for each file
 CHUNK = 1 << 20
 
@@ -120,10 +120,12 @@ def _manifest_of(
         manifest = json.loads(content)
     except (OSError, EOFError, zlib.error, LZMAError, tarfile.TarError, ValueError) as error:
         raise BundleError(f"{archive} is damaged in its manifest: {error}.") from error
-    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
+    schema = manifest.get("schema") if isinstance(manifest, dict) else None
+    if schema != SCHEMA:
+        older = isinstance(schema, int) and schema < SCHEMA
         raise BundleError(
-            f"{archive} has a manifest of schema {manifest.get('schema') if isinstance(manifest, dict) else None}; "
-            f"this version reads {SCHEMA}."
+            f"{archive} has a manifest of schema {schema}; this version reads {SCHEMA}.\n"
+            + ("Make the bundle again with this version." if older else "Apply it with the version that made it.")
         )
     _check_names(archive, manifest)
     return manifest, content

@@ -1,14 +1,15 @@
 """Where packages come from: variables before this machine's apt, and a clear error where nobody says it."""
 
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
-from lpxdoctor.airgap import apt, sources
+from lpxdoctor.airgap import apt
+from lpxdoctor.airgap import apt_sources as sources
 from lpxdoctor.airgap.apt import Source
-from lpxdoctor.airgap.target import TARGETS, named
-from lpxdoctor.airgap.words import Repository
+from lpxdoctor.airgap.target import named
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.fix import variables
 
@@ -79,9 +80,9 @@ def test_a_repository_comes_with_its_key(apt_says: Said, tmp_path: Path, content
     apt_says("")
     key = tmp_path / "their-key"
     key.write_bytes(content)
-    wanted = Repository(line="https://far/debian bookworm stable", key_url=key.as_uri())
+    wanted = {"line": "https://far/$(ARCH)/debian bookworm stable", "key": key.as_uri()}
     *_, found = sources.of(named("debian12"), (wanted,), MIRRORS, tmp_path)
-    assert (found.uri, found.suite, found.components) == ("https://far/debian", "bookworm", ("stable",))
+    assert (found.uri, found.suite, found.components) == ("https://far/amd64/debian", "bookworm", ("stable",))
     assert found.signed_by.suffix == suffix
     assert found.signed_by.read_bytes() == content
 
@@ -90,14 +91,18 @@ def test_a_key_that_cannot_be_had_is_said(apt_says: Said, tmp_path: Path) -> Non
     apt_says("")
     for url, message in (((tmp_path / "none").as_uri(), "could not be fetched"), ("ftp://x", "no URL of a key")):
         with pytest.raises((SetupError, UsageError), match=message):
-            sources.of(named("debian12"), (Repository(line="https://far /", key_url=url),), MIRRORS, tmp_path)
+            sources.of(named("debian12"), ({"line": "https://far /", "key": url},), MIRRORS, tmp_path)
 
 
-def test_targets_are_named_as_systems_name_themselves() -> None:
-    assert [target.name for target in TARGETS] == ["debian12", "debian13", "ubuntu2204", "ubuntu2404"]
-    for wrong, message in (("rocky9", "dnf reposync"), ("debian 12", "There are: debian12"), ("", "is no target")):
-        with pytest.raises(UsageError, match=message):
-            named(wrong)
+def test_ubuntu_has_other_architectures_elsewhere(apt_says: Said, keyrings: Path) -> None:
+    (keyrings / "ubuntu-archive-keyring.gpg").touch()
+    apt_says("noble\tmain\tUbuntu\thttp://near/ubuntu\n")
+    near, *_ = sources.of(named("ubuntu2404"), (), {}, keyrings)
+    far, *_, security = sources.of(named("ubuntu2404/arm64"), (), {}, keyrings)
+    assert (near.uri, far.uri) == ("http://near/ubuntu", "http://ports.ubuntu.com/ubuntu-ports")
+    assert security.uri == far.uri
+    told, *_ = sources.of(named("ubuntu2404/arm64"), (), MIRRORS, keyrings)
+    assert told.uri == MIRRORS[sources.DISTRIBUTION]
 
 
 def test_the_mirrors_are_variables_that_a_file_may_have(tmp_path: Path) -> None:
@@ -118,9 +123,11 @@ def test_a_repository_of_files_is_the_same_each_time(tmp_path: Path) -> None:
     directory.mkdir()
     package = directory / "tiny_1%3a2_all.deb"
     said_by(("dpkg-deb", "--build", "--root-owner-group", str(control.parent.parent), str(package)), "x")
-    apt.write_index(directory, "Sun, 29 Nov 2026 00:00:00 GMT")
+    root = apt.Root(tmp_path, named("debian12"))
+    root.write_index(directory, datetime(2026, 11, 29, tzinfo=timezone.utc))
     first = {path.name: path.read_bytes() for path in directory.iterdir()}
     assert b"Package: tiny\n" in first["Packages"]
     assert f"Filename: ./{package.name}\nSize: {package.stat().st_size}\n".encode() in first["Packages"]
-    apt.write_index(directory, "Sun, 29 Nov 2026 00:00:00 GMT")
+    assert b"Date: Sun, 29 Nov 2026 00:00:00 GMT\n" in first["Release"]
+    root.write_index(directory, datetime(2026, 11, 29, tzinfo=timezone.utc))
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == first

@@ -8,7 +8,6 @@ from typing import Any
 from lpxdoctor.airgap.apt import Source
 from lpxdoctor.airgap.programs import said_by
 from lpxdoctor.airgap.target import TARGETS, Target
-from lpxdoctor.airgap.words import Repository
 from lpxdoctor.errors import SetupError, UsageError
 
 _KEY_LIMIT_S = 30
@@ -17,22 +16,24 @@ _KEYRINGS = Path("/usr/share/keyrings")
 _KEYRING_PACKAGE = {"debian": "debian-archive-keyring", "ubuntu": "ubuntu-keyring"}
 DISTRIBUTION = "mirror_apt_distribution"
 SECURITY = "mirror_apt_security"
+# Ubuntu's own mirrors have amd64 alone; this is the place of all others.
+_PORTS = "http://ports.ubuntu.com/ubuntu-ports"
 
 
 def of(
-    target: Target, repositories: Sequence[Repository], variables: Mapping[str, Any], work: Path
+    target: Target, told: Sequence[Mapping[str, str]], variables: Mapping[str, Any], work: Path
 ) -> tuple[Source, ...]:
-    """Return the distribution's sources and these repositories, whose keys are fetched into a directory.
+    """Return the distribution's sources and those that the roles told of, whose keys are fetched into a directory.
 
     Raises:
         SetupError: a mirror or a key is not known here, or cannot be fetched.
     """
-    return (*_distribution(target, variables), *(_repository(one, work) for one in repositories))
+    return (*_distribution(target, variables), *(_repository(target, one, work) for one in told))
 
 
-def _repository(repository: Repository, work: Path) -> Source:
-    uri, suite, *components = repository.line.split()
-    return Source(uri=uri, suite=suite, components=tuple(components), signed_by=_key(repository.key_url, work))
+def _repository(target: Target, told: Mapping[str, str], work: Path) -> Source:
+    uri, suite, *components = told["line"].replace("$(ARCH)", target.architecture).split()
+    return Source(uri=uri, suite=suite, components=tuple(components), signed_by=_key(told["key"], work))
 
 
 def _key(url: str, work: Path) -> Path:
@@ -66,7 +67,7 @@ def _distribution(target: Target, variables: Mapping[str, Any]) -> tuple[Source,
 
 def _mirrors(target: Target, variables: Mapping[str, Any]) -> tuple[str, str]:
     """Return the mirrors of a distribution and of its security updates: as told, else those of this machine's apt."""
-    own, own_security = _of_this_machine(target.distribution)
+    own, own_security = _of_this_machine(target)
     main = str(variables.get(DISTRIBUTION) or own)
     security = str(variables.get(SECURITY) or own_security or (main if target.distribution == "ubuntu" else ""))
     missing = [name for name, value in ((DISTRIBUTION, main), (SECURITY, security)) if not value]
@@ -78,8 +79,11 @@ def _mirrors(target: Target, variables: Mapping[str, Any]) -> tuple[str, str]:
     return main, security
 
 
-def _of_this_machine(distribution: str) -> tuple[str, str]:
+def _of_this_machine(target: Target) -> tuple[str, str]:
     """Return what this machine's apt has configured for a distribution: the archive and security, "" where nothing."""
+    if target.distribution == "ubuntu" and target.architecture != "amd64":
+        return _PORTS, ""
+    distribution = target.distribution
     form = "$(RELEASE)\t$(COMPONENT)\t$(ORIGIN)\t$(REPO_URI)"
     told = said_by(
         ("apt-get", "indextargets", "--format", form, "Created-By: Packages"), "apt's sources cannot be read"
