@@ -12,10 +12,15 @@ from rich.text import Text
 from lpxdoctor.report.signs import shown
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Accuracy
-from lpxdoctor.tune.search import rates
-from lpxdoctor.tune.state import Row, State
+from lpxdoctor.tune.judge import rates
+from lpxdoctor.tune.service import Settings
+from lpxdoctor.tune.state import Confirmation, Row, State
 
-_STYLES = {kept.KEPT: "green", kept.NOT_STARTED: "yellow", kept.INACCURATE: "yellow", kept.UNJUDGED: "yellow"}
+_STYLES = {
+    kept.KEPT: "green",
+    kept.AGAIN: "dim",
+    **dict.fromkeys((kept.NOT_STARTED, kept.INACCURATE, kept.UNJUDGED, kept.NOT_CONFIRMED), "yellow"),
+}
 _PLAIN = str.maketrans({"→": ">", "±": "~", "✓": "+", "·": "|"})  # for a terminal without these signs
 
 
@@ -37,7 +42,8 @@ def _table(state: State, console: Console) -> Table:
         if row.outcome in (kept.SKIPPED, kept.NOT_TRIED):
             continue
         cells = [_digits(row.tokens_per_s[one]) if one in row.tokens_per_s else "" for one in concurrencies]
-        told = (row.told or "as found", *cells, _gain(row), _drift(row.accuracy), row.outcome if row.told else "")
+        outcome = "" if row.outcome == kept.FOUND else row.outcome
+        told = (row.told or "as found", *cells, _gain(row), _drift(row.accuracy), outcome)
         table.add_row(*(shown(cell, console, _PLAIN) for cell in told), style=_STYLES.get(row.outcome, ""))
     return table
 
@@ -58,7 +64,7 @@ def _digits(value: float) -> str:
 
 def _remarks(state: State) -> Iterator[Text]:
     for row in state.rows:
-        if row.outcome in (kept.NOT_STARTED, kept.INACCURATE, kept.UNJUDGED, kept.NO_GAIN) and row.why:
+        if row.outcome not in (kept.SKIPPED, kept.NOT_TRIED) and row.why:
             yield Text(f"{row.told}: {row.why}", _STYLES.get(row.outcome, ""))
         if row.log:
             yield Text(f"    what it said: {row.log}", "dim")
@@ -78,15 +84,34 @@ def _remarks(state: State) -> Iterator[Text]:
 
 
 def _chosen(state: State) -> Iterator[Text]:
-    best = state.settings()
-    if not best.added and not best.removed:
-        judged = any(row.outcome in (kept.NO_GAIN, kept.INACCURATE) for row in state.rows)
-        why = "was faster beyond noise" if judged else "could be judged"
-        yield Text(f"Nothing that was tried {why}: leave the engine as it is.", "bold")
+    last, best = state.confirmation, state.settings()
+    if state.is_open:
+        yield Text("Kept so far, and not confirmed yet: --resume measures it once more beside the engine as found.")
+        yield from _typed(best)
+    elif last is None or (not last.holds and best == Settings()):
+        yield from _nothing(state)
+    else:
+        gains = ", ".join(f"{1 + gain:.2f} times at {one}" for one, gain in sorted(last.gains.items()))
+        yield Text(f"✓ Faster, in tokens/s: {gains}.", "bold green")
+        over_all = f"{last.gain or 0:+.1%} ± {last.within or 0:.1%} over all"
+        yield Text(f"  confirmed: {over_all}, between two measurements of the engine as found", "dim")
+        yield from _typed(best)
+
+
+def _nothing(state: State) -> Iterator[Text]:
+    last = state.confirmation
+    if last is not None:
+        told = Row(step="", added=last.added, removed=last.removed, outcome="").told
+        seen = "" if last.gain is None else f" ({last.gain:+.1%} ± {last.within or 0:.1%} over all)"
+        yield Text(f"Not confirmed: {told}{seen}: {last.why}.", "yellow")
+        yield Text("The machine changed meanwhile, or it was luck: leave the engine as it is.", "bold")
         return
-    before, after = rates(state.first), rates(state.best)
-    gains = (f"{after[one] / before[one]:.2f} times at {one}" for one in sorted(before) if one in after)
-    yield Text(f"✓ Faster, in tokens/s: {', '.join(gains)}.", "bold green")
+    judged = any(row.outcome in (kept.NO_GAIN, kept.NOT_CONFIRMED, kept.INACCURATE) for row in state.rows)
+    why = "was faster beyond noise" if judged else "could be judged"
+    yield Text(f"Nothing that was tried {why}: leave the engine as it is.", "bold")
+
+
+def _typed(best: Settings) -> Iterator[Text]:
     if best.added:
         yield Text(f"  add     {shlex.join(best.added)}")
     if best.removed:
@@ -94,26 +119,32 @@ def _chosen(state: State) -> Iterator[Text]:
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A run: what to add to the engine's arguments and to remove; gain: requests at once -> share of tokens/s."""
+    """A run: what to add to the engine's arguments and to remove; gain: requests at once -> share of tokens/s.
+
+    These are confirmed, and empty without that; unconfirmed is what was kept where the budget or Ctrl-C came before.
+    """
 
     schema: Literal[1] = 1
     ended: str  # "finished", "out of budget" or "interrupted"
     arguments: tuple[str, ...]
     remove: tuple[str, ...]
     gain: dict[int, float]
+    confirmation: Confirmation | None
+    unconfirmed: Settings | None
     profile: str  # the file of the best settings' profile
     steps: tuple[Row, ...]
 
 
 def to_json(state: State, profile: str) -> str:
     """Return the run as JSON text; profile is the file of the best settings' profile."""
-    best = state.settings()
-    before, after = rates(state.first), rates(state.best)
+    best, last = state.chosen, state.confirmation
     document = Document(
         ended=state.ended or "interrupted",
         arguments=best.added,
         remove=best.removed,
-        gain={one: after[one] / before[one] - 1 for one in sorted(before) if one in after},
+        gain=dict(last.gains) if last and best != Settings() else {},
+        confirmation=last,
+        unconfirmed=state.settings() if state.is_open else None,
         profile=profile,
         steps=state.rows,
     )

@@ -1,10 +1,12 @@
 """A command line with {port} and {arguments} in, the engine it starts here out: one process group a start."""
 
+import ctypes
 import os
 import shlex
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -25,6 +27,8 @@ _LOOK_S = 0.1
 # process of a container until that handles it. A large model takes some seconds to let the GPU go.
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _GRACE_S = 30.0
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 _LOG_LINES = 400
 _TAIL = 15
 
@@ -130,10 +134,20 @@ def _free_port() -> int:
 def _started(argv: Sequence[str], log: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_ends_with_us if sys.platform == "linux" else None,  # noqa: PLW1509 - there is one thread
         )
     except OSError as error:
         raise UsageError(f"--engine: {argv[0]} cannot be started: {error.strerror}.") from None
+
+
+def _ends_with_us() -> None:
+    """Have the kernel end the engine where this program is killed: nobody else would, and it holds the GPU."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _is_healthy(url: str) -> bool:

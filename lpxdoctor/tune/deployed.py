@@ -1,30 +1,46 @@
-"""A deployment's record in, that deployment rolled out again with other arguments out, and in the end as it was."""
+"""A deployment's record in, that deployment rolled out again with other arguments out, and in the end as it was.
+
+How it was found is kept in a file from the first change to the last, so that a run that was killed does not take its
+own candidate for what was found.
+"""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from lpxdoctor import deployments, inventory
 from lpxdoctor.decode.variables import by_flag
 from lpxdoctor.deploy import rollout
 from lpxdoctor.deploy.request import Request
+from lpxdoctor.deploy.request import asked as asked_of
 from lpxdoctor.deployments import Asked, Deployment
-from lpxdoctor.errors import DeployError, UsageError
+from lpxdoctor.errors import DeployError, SetupError, UsageError
+from lpxdoctor.files import write_whole
 from lpxdoctor.playbook import Canceled
 from lpxdoctor.tune.command import without
 from lpxdoctor.tune.service import Hints, NotStartedError, Settings, StoppedError
 
 
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A deployment as it was before tune changed it, and what tune asked for last."""
+
+    record: Deployment
+    last: Asked
+
+
 @dataclass(kw_only=True)
 class Deployed:
-    """A service that is a deployment; now is with what settings it runs."""
+    """A service that is a deployment; now is with what settings it runs, None where a run was killed before."""
 
     name: str
     record: Deployment
     asked: Asked
     limit_s: float
-    now: Settings = field(default_factory=Settings)
+    now: Settings | None
 
     @property
     def hints(self) -> Hints:
@@ -54,10 +70,12 @@ class Deployed:
         """Roll the engine out with these settings unless it runs with them."""
         if self.now != settings:
             self._roll_out(settings)
+        _file(self.name).unlink(missing_ok=True)
 
     def _roll_out(self, settings: Settings) -> None:
         source = inventory.for_hosts({self.record.host: self.record.connection})
         request = request_of(self.name, self.asked, settings, self.limit_s)
+        _keep(Found(record=self.record, last=asked_of(request)))
         rollout.deploy(request, source, lambda event: None)  # noqa: ARG005
         self.now = settings  # where it failed, the former engine was put back
 
@@ -72,6 +90,32 @@ def request_of(name: str, asked: Asked, settings: Settings, limit_s: float) -> R
     return Request(name=name, variables=variables, variant=asked.variant, image=asked.image)
 
 
+def _file(name: str) -> Path:
+    return deployments.made("tunes") / f"{name}.as-found.json"
+
+
+def _keep(found: Found) -> None:
+    file = _file(found.record.name)
+    try:
+        write_whole(file, msgspec.json.encode(found))
+    except OSError as error:
+        raise SetupError(f"How {found.record.name} was found cannot be kept in {file}: {error.strerror}.") from None
+
+
+def _found(record: Deployment) -> Deployment | None:
+    """Return how a run that was killed found this deployment; None where none was, or it was deployed anew since."""
+    try:
+        found = msgspec.json.decode(_file(record.name).read_bytes(), type=Found)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            f"{_file(record.name)} says how tune found {record.name} when it was ended, and cannot be read: {error}.\n"
+            "Run the deployment's own lpxdoctor deploy again, and remove that file."
+        ) from None
+    return found.record if record.asked in (found.last, found.record.asked) else None
+
+
 def deployed(name: str, limit_s: float) -> Deployed:
     """Return the service of a deployment on record.
 
@@ -79,6 +123,8 @@ def deployed(name: str, limit_s: float) -> Deployed:
         UsageError: there is none, or it cannot be rolled out again by its record.
     """
     record = deployments.load(name)
+    former = None if "@" in name else _found(record)
+    was_killed, record = former is not None, former or record
     if "@" in name:
         raise UsageError(f"{name} is one of several hosts of a deployment, and tune needs one that is alone in its.")
     if record.asked is None:
@@ -92,4 +138,6 @@ def deployed(name: str, limit_s: float) -> Deployed:
             f"{name} was deployed with {named} from the environment, which is not kept: it cannot be deployed again.\n"
             "Tune its command instead: --engine 'vllm serve ... --port {port} {arguments}'"
         )
-    return Deployed(name=name, record=record, asked=record.asked, limit_s=limit_s)
+    return Deployed(
+        name=name, record=record, asked=record.asked, limit_s=limit_s, now=None if was_killed else Settings()
+    )

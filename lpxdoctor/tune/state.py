@@ -16,13 +16,17 @@ SCHEMA = 1
 # Outcomes of a row.
 FOUND, KEPT, NO_GAIN, INACCURATE = "as found", "kept", "no gain", "inaccurate"
 NOT_STARTED, UNJUDGED, SKIPPED, NOT_TRIED = "did not start", "not judged", "skipped", "not tried"
+NOT_CONFIRMED, AGAIN = "not confirmed", "measured again"
 # How a run ends.
 FINISHED, OUT_OF_BUDGET = "finished", "out of budget"
-DONE = (KEPT, NO_GAIN, INACCURATE, NOT_STARTED, UNJUDGED)
+DONE = (KEPT, NO_GAIN, NOT_CONFIRMED, INACCURATE, NOT_STARTED, UNJUDGED)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate: gain is of tokens/s over all concurrencies against the best before it, within what noise does."""
+    """One start: gain is of tokens/s over all concurrencies against the best before it, within what noise does.
+
+    Of outcome AGAIN it is no candidate, but what was best until then, or the engine as found, measured once more.
+    """
 
     step: str
     added: tuple[str, ...] = ()
@@ -43,8 +47,20 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join((*self.added, *(f"without {flag}" for flag in self.removed)))
 
 
+class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
+    """What was chosen, measured once more between two measurements of the engine as found."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    holds: bool
+    why: str = ""  # it does not hold
+    gain: float | None = None  # of tokens/s over all concurrencies
+    within: float | None = None
+    gains: dict[int, float] = {}  # by concurrency
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a later run needs; best is the profile of the settings that were kept."""
+    """Everything that a later run needs; best is the newest profile of the settings that were kept."""
 
     schema: int = SCHEMA
     asked: str  # what the run was for, as text
@@ -53,6 +69,20 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     first: Profile
     best: Profile
     ended: str = ""  # FINISHED or OUT_OF_BUDGET; "" while it runs, and where it was interrupted
+    confirmation: Confirmation | None = None  # the last one
+    boot: str = ""  # of the machine, as it was measured on
+
+    @property
+    def is_open(self) -> bool:
+        """Whether settings were kept that are not confirmed yet."""
+        best = self.settings()
+        last = self.confirmation
+        return best != Settings() and (last is None or (last.added, last.removed) != (best.added, best.removed))
+
+    @property
+    def chosen(self) -> Settings:
+        """The settings to use: those that are kept and confirmed, else none."""
+        return Settings() if self.is_open else self.settings()
 
     def settings(self, *, but: str = "") -> Settings:
         """Return the settings that were kept: of every step its last, of one step none."""
@@ -102,5 +132,5 @@ def load(asked: str) -> State:
         raise UsageError(f"{file} is of another lpxdoctor: leave --resume out to begin anew.")
     if state.ended == FINISHED:
         raise UsageError("The run with this engine and these numbers was finished: leave --resume out to begin anew.")
-    tried = tuple(row for row in state.rows if row.outcome in (FOUND, *DONE))
+    tried = tuple(row for row in state.rows if row.outcome in (FOUND, AGAIN, *DONE))
     return msgspec.structs.replace(state, rows=tried, ended="")

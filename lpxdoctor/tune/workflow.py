@@ -14,7 +14,9 @@ from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Prompts
 from lpxdoctor.tune.candidates import Candidate, Situation, candidates
 from lpxdoctor.tune.measuring import Measuring
-from lpxdoctor.tune.search import Run, descend, first
+from lpxdoctor.tune.resume import boot_id, taken_up
+from lpxdoctor.tune.running import Run
+from lpxdoctor.tune.search import descend, first
 from lpxdoctor.tune.service import Service, Settings
 from lpxdoctor.tune.state import State
 
@@ -57,10 +59,10 @@ class Audience:
 def tuned(
     service: Service, wish: Wish, policy: Policy, sizing: Sizing | str, audience: Audience, *, resume: bool
 ) -> State | None:
-    """Tune; None when it was stopped before the engine as found was measured.
+    """Tune; None when it was stopped before the engine as found, or what was best of it, was measured.
 
     Raises:
-        UsageError: there is nothing to resume.
+        UsageError: there is nothing to resume, or the set-up is another one by now.
         DoctorError: the engine as found did not come up or could not be measured.
     """
     asked = wish.told(service)
@@ -75,12 +77,12 @@ def tuned(
     )
     left = Settings()
     try:
-        state = begun or first(run, asked)
+        state = taken_up(run, begun, boot_id()) if begun else first(run, asked, boot_id())
         if state is None:
             return None
         state = descend(run, state, _candidates(service, wish, sizing, state))
         if wish.keep and state.ended:
-            left = state.settings()
+            left = state.chosen
         return state
     finally:
         service.leave(left)

@@ -82,9 +82,9 @@ def test_a_run_is_interrupted_resumed_and_leaves_nothing_running(
     answer = json.loads(done.stdout)
     assert answer["ended"] == "finished"
     assert answer["steps"][:2] == begun["steps"]
-    found, _, good = answer["steps"]
+    found, _, good = (row for row in answer["steps"] if row["outcome"] != "measured again")
     # A busy machine may make a rung invalid, and then nothing is said of the gain; the answers are the same always.
-    assert good["outcome"] in ("no gain", "kept", "not judged"), good
+    assert good["outcome"] in ("no gain", "kept", "not confirmed", "not judged"), good
     assert good["added"] == GOOD.split()
     assert set(found["tokens_per_s"]) == set(good["tokens_per_s"]) == {"1", "2"}
     assert abs(good["accuracy"]["perplexity_rise"]) < 1e-3

@@ -15,7 +15,8 @@ from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Answers
 from lpxdoctor.tune.candidates import Candidate
 from lpxdoctor.tune.completions import Said
-from lpxdoctor.tune.search import Run, descend, first
+from lpxdoctor.tune.running import Run
+from lpxdoctor.tune.search import descend, first
 from lpxdoctor.tune.service import Hints, NotStartedError, Settings, StoppedError
 from lpxdoctor.tune.state import State
 from tests.decode.servers import Server, measured
@@ -31,12 +32,21 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Simulated:
-    """An engine whose speed is a product of its flags': a time below 1 is faster. Each start takes minutes_each."""
+    """An engine whose speed is a product of its flags': a time below 1 is faster. Each start takes minutes_each.
+
+    machine tells by what its times are multiplied at a minute since the run began.
+    """
 
     times: Mapping[str, float]
+    machine: Callable[[float], float] = lambda _minute: 1.0
+    noise: Server = field(default_factory=lambda: Server(request=0.02, concurrencies=(1, 32)))
+    seed: object = 0
     broken: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
     stops_at: str = ""
+    stops_after: int = 0  # starts
+    breaks_at: int = 0  # the start that does not come up
+    lies_at: int = 0  # the start that answers wrongly
     name: str = "simulated"
     hints: Hints = field(default_factory=Hints)
     starts: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
@@ -51,9 +61,9 @@ class Simulated:
     def running(self, settings: Settings, _is_stopped: Callable[[], bool], /) -> Generator[str]:
         self.starts.append(settings.added)
         self.now += 60 * self.minutes_each
-        if self.stops_at in settings.added:
+        if self.stops_at in settings.added or len(self.starts) == self.stops_after + 1 > 1:
             raise StoppedError("Interrupted while the engine started.")
-        if set(settings.added) & set(self.broken):
+        if set(settings.added) & set(self.broken) or len(self.starts) == self.breaks_at:
             raise NotStartedError("it ended with status 1: ValueError: no")
         yield "http://simulated"
 
@@ -61,14 +71,15 @@ class Simulated:
         self.left = settings
 
     def measure(self, _where: str, settings: Settings, /) -> tuple[Profile, Answers]:
-        slower = 1.0
+        slower = self.machine(self.now / 60)
         for flag in settings.added:
             slower *= self.times.get(flag, 1.0)
-        profile = measured(Server(request=0.02, slower=slower - 1, concurrencies=(1, 32)), len(self.starts))
+        profile = measured(replace(self.noise, slower=slower - 1), (self.seed, len(self.starts)))
         rungs = tuple(
             msgspec.structs.replace(rung, output_tokens_per_s=200 * rung.concurrency / slower) for rung in profile.rungs
         )
-        answers = WRONG if set(settings.added) & set(self.wrong) else SOUND
+        is_wrong = set(settings.added) & set(self.wrong) or len(self.starts) == self.lies_at
+        answers = WRONG if is_wrong else SOUND
         return msgspec.structs.replace(profile, rungs=rungs), answers
 
 
@@ -100,22 +111,30 @@ def outcomes(state: State) -> list[str]:
     return [row.outcome for row in state.rows]
 
 
+def candidates(state: State) -> list[str]:
+    return [row.outcome for row in state.rows if row.outcome not in (kept.FOUND, kept.AGAIN)]
+
+
 def test_gains_add_up_and_what_gains_nothing_is_left() -> None:
     engine = Simulated({"--a": 0.7, "--b": 1.0, "--c": 0.9})
     state = tuned(engine, wanted("--a", "--b", "--c"))
-    assert outcomes(state) == ["as found", "kept", "no gain", "kept"]
-    assert state.settings().added == ("--a", "--c")
-    assert engine.starts == [(), ("--a",), ("--a", "--b"), ("--a", "--c")]
+    assert candidates(state) == ["kept", "no gain", "kept"]
+    assert state.chosen.added == ("--a", "--c")
+    # What is to be beaten is measured once more behind each winner, and in the end all between two of as found.
+    assert engine.starts == [(), ("--a",), (), ("--a", "--b"), ("--a", "--c"), ("--a",), (), ("--a", "--c"), ()]
     assert state.rows[1].gain == pytest.approx(1 / 0.7 - 1, abs=0.03)
+    assert state.confirmation is not None
+    assert state.confirmation.gains == {1: pytest.approx(1 / 0.63 - 1), 32: pytest.approx(1 / 0.63 - 1)}
+    assert state.confirmation.gain == pytest.approx(1 / 0.63 - 1, abs=0.03)
     assert state.ended == "finished"
 
 
 def test_the_best_value_of_a_variable_is_kept() -> None:
     engine = Simulated({"--x": 0.9, "--y": 0.7, "--z": 0.8})
     state = tuned(engine, wanted("--x", "--y", "--z", step="one"))
-    assert outcomes(state) == ["as found", "kept", "kept", "no gain"]
-    assert state.settings().added == ("--y",)
-    assert engine.starts[-1] == ("--z",)
+    assert candidates(state) == ["kept", "kept", "no gain"]
+    assert state.chosen.added == ("--y",)
+    assert engine.starts == [(), ("--x",), (), ("--y",), ("--x",), ("--z",), (), ("--y",), ()]
 
 
 def test_a_fast_wrong_answer_loses() -> None:
@@ -127,7 +146,7 @@ def test_a_fast_wrong_answer_loses() -> None:
 
 def test_one_that_does_not_start_is_a_row_and_not_the_end() -> None:
     state = tuned(Simulated({"--b": 0.7}, broken=("--a",)), wanted("--a", "--b"))
-    assert outcomes(state) == ["as found", "did not start", "kept"]
+    assert candidates(state) == ["did not start", "kept"]
     assert "ValueError: no" in state.rows[1].why
 
 
@@ -139,40 +158,32 @@ def test_it_stops_when_nothing_gains_any_more() -> None:
     assert state.ended == "finished"
 
 
-def test_it_stays_within_its_budget() -> None:
+@pytest.mark.parametrize(
+    ("budget_min", "starts", "outcome", "why"),
+    [
+        (15, 1, ["not tried"] * 3, "budget of 15 min is used up"),  # a winner could not be held against anything
+        (35, 3, ["kept", "not tried", "not tried"], "budget of 35 min is used up"),
+        (65, 6, ["kept", "not tried", "not tried"], "is for confirming what was kept"),
+        (85, 7, ["kept", "no gain", "not tried"], "is for confirming what was kept"),  # --c may take two starts
+    ],
+)
+def test_it_stays_within_its_budget_and_keeps_some_of_it_to_confirm(
+    budget_min: float, starts: int, outcome: list[str], why: str
+) -> None:
     engine = Simulated({"--a": 0.7}, minutes_each=10)
-    state = tuned(engine, wanted("--a", "--b", "--c"), budget_min=35)
-    assert outcomes(state) == ["as found", "kept", "no gain", "not tried"]
-    assert engine.now <= 35 * 60
-    assert "budget of 35 min" in state.rows[-1].why
+    state = tuned(engine, wanted("--a", "--b", "--c"), budget_min)
+    assert (candidates(state), len(engine.starts)) == (outcome, starts)
+    assert engine.now <= budget_min * 60
+    assert why in state.rows[-1 if starts < 6 else -4].why
     assert state.ended == "out of budget"
-
-
-def test_a_run_out_of_budget_goes_on_with_a_new_one() -> None:
-    engine = Simulated({"--a": 0.7, "--c": 0.8}, minutes_each=10)
-    tuned(engine, wanted("--a", "--b", "--c"), budget_min=35)
-    engine = replace(engine, starts=[], now=0.0)
-    state = descend(run_of(engine), kept.load("this"), wanted("--a", "--b", "--c"))
-    assert outcomes(state) == ["as found", "kept", "no gain", "kept"]
-    assert (engine.starts, state.ended) == ([("--a", "--c")], "finished")
+    assert state.is_open == (starts == 3)
+    assert state.chosen.added == (("--a",) if starts >= 6 else ())
 
 
 def test_what_is_skipped_is_a_row_with_its_reason() -> None:
     none = Candidate(step="s", skipped="no GPU answers")
     state = tuned(Simulated({}), [none])
     assert [(row.outcome, row.why) for row in state.rows[1:]] == [("skipped", "no GPU answers")]
-
-
-def test_an_interrupted_run_goes_on_where_it_was() -> None:
-    engine = Simulated({"--a": 0.7, "--c": 0.8}, stops_at="--b")
-    state = tuned(engine, wanted("--a", "--b", "--c"))
-    assert (outcomes(state), state.ended) == (["as found", "kept"], "")
-    engine = replace(engine, stops_at="", starts=[])
-    state = descend(run_of(engine), kept.load("this"), wanted("--a", "--b", "--c"))
-    assert outcomes(state) == ["as found", "kept", "no gain", "kept"]
-    assert engine.starts == [("--a", "--b"), ("--a", "--c")]
-    with pytest.raises(UsageError, match="was finished"):
-        kept.load("this")
 
 
 def test_there_must_be_something_to_resume() -> None:

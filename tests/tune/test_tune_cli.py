@@ -17,7 +17,7 @@ from lpxdoctor.report import tune as report
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Accuracy
 from lpxdoctor.tune.deployed import request_of
-from lpxdoctor.tune.search import rates
+from lpxdoctor.tune.judge import rates
 from lpxdoctor.tune.service import Settings
 from lpxdoctor.tune.state import Row, State
 from tests.report.schemas import valid
