@@ -13,7 +13,6 @@ import click
 import msgspec
 
 from lpxdoctor import policy
-from lpxdoctor.cli._against import against, evidence_id
 from lpxdoctor.decode import store
 from lpxdoctor.decode.gpu import sampled
 from lpxdoctor.decode.hooks import Hooks, Progress
@@ -160,7 +159,7 @@ def command(
     plan = _plan(limits, slo=slo, **options)
     store.check(output)
     reference = store.find(earlier) if earlier else None  # now rather than after the measurement
-    host = evidence_id(evidence) if evidence else None
+    host = _evidence_id(evidence) if evidence else None
 
     def measured(name: str) -> Profile | None:
         found = _measured(name, plan, model=options["model"], key_file=options["api_key_file"])
@@ -172,6 +171,12 @@ def command(
         return _baselines.measure_all(hosts, target, measured, _status, form)
     assert target is not None
     return _kept(measured(target), output, reference, form)
+
+
+def _evidence_id(path: str) -> str:
+    from lpxdoctor.cli._against import evidence_id  # noqa: PLC0415 - most runs name none
+
+    return evidence_id(path)
 
 
 def _plan(
@@ -221,6 +226,8 @@ def _kept(profile: Profile | None, output: Path | None, reference: Profile | Non
     if reference is None:
         return _report(profile, file, form)
     own = _status(profile) if form == "json" else _report(profile, file, form)
+    from lpxdoctor.cli._against import against  # noqa: PLC0415 - most runs compare nothing
+
     other = against(reference, profile, form)
     return own if own in (_MISSED, _INTERRUPTED) or not other else other
 

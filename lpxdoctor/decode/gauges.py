@@ -75,8 +75,15 @@ def summary(readings: Sequence[Reading]) -> EngineLoad | None:
 
 
 @contextlib.contextmanager
-def watched(endpoint: Endpoint) -> Generator[Watcher]:
-    """Read the engine's gauges until the block ends, in a process of its own: a thread would hold the client up."""
+def watched(endpoint: Endpoint | None) -> Generator[Watcher]:
+    """Read the engine's gauges until the block ends, in a process of its own: a thread would hold the client up.
+
+    endpoint is None for an engine that has none: nothing is read then.
+    """
+    if endpoint is None:
+        with tempfile.TemporaryFile() as nothing:
+            yield Watcher(nothing)
+        return
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as said:
         said.write(msgspec.json.encode((endpoint.url, endpoint.api_key)))  # argv would show the key to everybody
         said.seek(0)

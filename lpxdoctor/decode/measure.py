@@ -107,21 +107,24 @@ def _workload(target: Target, plan: Plan) -> Workload:
 
 
 def _with_ceilings(made: Profile, target: Target, model: "tuple[Model, str] | str", sampler: Sampler) -> Profile:
-    from lpxdoctor.decode.ceiling import Served, ceilings  # noqa: PLC0415 - sizing is not what delays the first request
+    if isinstance(model, str):
+        return _without_ceiling(made, model)
+    from lpxdoctor.decode.ceiling import Served, ceilings  # noqa: PLC0415 - only a known model needs sizing
 
-    found = model if isinstance(model, str) else None
-    if not isinstance(model, str):
-        served = Served(
-            model=model[0],
-            where=model[1],
-            arguments=target.deployment.arguments if target.deployment else None,
-            cache_dtype=(made.engine.cache_config or {}).get("cache_dtype"),
-        )
-        computed = ceilings(made.rungs, served, sampler.names, sampler.cards)
-        if not isinstance(computed, str):
-            return msgspec.structs.replace(made, rungs=computed[0], ceiling=computed[1])
-        found = sampler.failure or computed
-    return msgspec.structs.replace(made, unknown={**made.unknown, "ceiling": found or ""})
+    served = Served(
+        model=model[0],
+        where=model[1],
+        arguments=target.deployment.arguments if target.deployment else None,
+        cache_dtype=(made.engine.cache_config or {}).get("cache_dtype"),
+    )
+    computed = ceilings(made.rungs, served, sampler.names, sampler.cards)
+    if isinstance(computed, str):
+        return _without_ceiling(made, sampler.failure or computed)
+    return msgspec.structs.replace(made, rungs=computed[0], ceiling=computed[1])
+
+
+def _without_ceiling(made: Profile, why: str) -> Profile:
+    return msgspec.structs.replace(made, unknown={**made.unknown, "ceiling": why})
 
 
 def most_at_once() -> int:
@@ -149,7 +152,7 @@ def _rungs(
     target: Target, workload: Workload, plan: Plan, sampler: Sampler, hooks: Hooks
 ) -> Generator[Rung, None, None]:
     before = _settled(target)
-    with gauges.watched(target.endpoint) as watcher:
+    with gauges.watched(target.endpoint if before.counters else None) as watcher:
         for number, concurrency in enumerate(plan.concurrencies):
             if hooks.is_stopped():
                 return
