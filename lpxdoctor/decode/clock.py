@@ -43,8 +43,10 @@ def ask_for_stamps(connection: socket.socket) -> None:
 
 def stamp(control: list[tuple[int, int, bytes]]) -> int | None:
     """Return the receive time, in nanoseconds of the wall clock, from recvmsg's control messages."""
+    seconds: int
+    nanoseconds: int
     for level, kind, content in control:
-        if level == socket.SOL_SOCKET and kind == _STAMP_OPTION and len(content) == _TIMESPEC.size:
+        if kind == _STAMP_OPTION and level == socket.SOL_SOCKET and len(content) == _TIMESPEC.size:
             seconds, nanoseconds = _TIMESPEC.unpack(content)
-            return int(seconds) * 1_000_000_000 + int(nanoseconds)
+            return seconds * 1_000_000_000 + nanoseconds
     return None

@@ -28,6 +28,8 @@ _COUNTERS = {
     "ttft_count": ("vllm:time_to_first_token_seconds_count",),
     "queue_sum": ("vllm:request_queue_time_seconds_sum",),
     "queue_count": ("vllm:request_queue_time_seconds_count",),
+    "prefill_sum": ("vllm:request_prefill_time_seconds_sum",),
+    "prefill_count": ("vllm:request_prefill_time_seconds_count",),
     "gap_sum": ("vllm:inter_token_latency_seconds_sum", "vllm:time_per_output_token_seconds_sum"),
     "gap_count": ("vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"),
 }
@@ -190,4 +192,5 @@ def delta(before: Metrics, after: Metrics, received_tokens: int) -> EngineDelta 
         ttft_mean_ms=ratio("ttft_sum", "ttft_count", 1000.0),
         inter_token_mean_ms=ratio("gap_sum", "gap_count", 1000.0),
         queue_mean_ms=ratio("queue_sum", "queue_count", 1000.0),
+        prefill_mean_ms=ratio("prefill_sum", "prefill_count", 1000.0),
     )

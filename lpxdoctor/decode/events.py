@@ -13,6 +13,8 @@ _EVENT_LIMIT = 1 << 20
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 # Inside a JSON string a quote is escaped, so these bytes can only be the key itself.
 _TOKENS = re.compile(rb'"choices"\s*:\s*\[\s*\{')
+# What nearly every read of a stream is made of: a whole HTTP chunk of one whole event.
+_WHOLE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n(data: [^\n]*)\n\n\r\n")
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 # What a chunk of a chat has when it may carry no token: only such ones are decoded.
 _BARE_DELTA = re.compile(rb'"role"\s*:|"delta"\s*:\s*(?:\{\s*\}|null)|"content"\s*:\s*null')
@@ -105,10 +107,29 @@ class Splitter:
             raise ProtocolError(f"An event does not end within {_EVENT_LIMIT} bytes: {self._rest[:80]!r}")
         return events
 
+    @property
+    def is_between_events(self) -> bool:
+        """Whether the next byte is the first of an event."""
+        return not self._rest
+
     def end(self) -> list[bytes]:
         """Return what stands behind the last blank line: an event of a server that does not close its last one."""
         rest, self._rest = self._rest.strip(), b""
         return [rest] if rest else []
+
+
+def only_tokens(content: bytes) -> list[bytes]:
+    """Return the events of a read that is whole HTTP chunks of one event with tokens each; [] when it is not that.
+
+    Between two chunks it tells the same as Response, Splitter and kind() together, for a fifth of their time.
+    """
+    found: list[tuple[bytes, bytes]] = _WHOLE.findall(content)
+    left = len(content)
+    for size, event in found:
+        if int(size, 16) != len(event) + 2 or b'"choices":[{' not in event or (b'"delta"' in event and _is_bare(event)):
+            return []
+        left -= len(size) + len(event) + 6
+    return [] if left else [event for _, event in found]
 
 
 def kind(event: bytes) -> Kind:
@@ -132,6 +153,8 @@ def kind(event: bytes) -> Kind:
 
 
 def _is_bare(event: bytes) -> bool:
+    if b'"delta":{"content":"' in event and b'"role"' not in event:
+        return False
     return _BARE_DELTA.search(event) is not None and all(choice.is_bare for choice in decode(event).choices)
 
 

@@ -15,7 +15,7 @@ class Exchange:
     """The answer to one streamed completion request."""
 
     __slots__ = (
-        "_before_last", "_done", "_error", "_first", "_last", "_refusal", "_splitter", "_usage",
+        "_before_last", "_done", "_error", "_first", "_flows", "_last", "_refusal", "_splitter", "_usage",
         "arrivals_ns", "bundles", "has_begun", "response", "retried_for", "role",
         "slot", "started_ns",
     )  # fmt: skip
@@ -34,6 +34,7 @@ class Exchange:
         self._error = b""  # an event that reports one
         self._refusal = b""  # the beginning of an answer, as long as there is no token in it
         self._done = False
+        self._flows = False  # the answer is read as far as the end of an event and of an HTTP chunk
 
     def feed(self, content: bytes, arrived_ns: int) -> int:
         """Take what one read brought; return how many chunks with tokens were in it.
@@ -41,6 +42,9 @@ class Exchange:
         Raises:
             ProtocolError: it is no part of a streamed completion.
         """
+        if self._flows and (found := events.only_tokens(content)):
+            self._note_tokens(found, arrived_ns)
+            return len(found)
         self.has_begun = True
         body = self.response.feed(content)
         if not body:
@@ -52,7 +56,14 @@ class Exchange:
                 return 0
         for event in self._splitter.feed(body):
             self._note(event, arrived_ns)
+        self._flows = self.response.is_between_chunks and self._splitter.is_between_events
         return len(self.arrivals_ns) - before
+
+    def _note_tokens(self, found: list[bytes], arrived_ns: int) -> None:
+        for event in found:
+            self.arrivals_ns.append(arrived_ns)
+            self._before_last, self._last = self._last, event
+        self._first = self._first or found[0]
 
     def note_bundle(self, chunks: int, span_ns: int) -> None:
         """Note that the last chunks were read at once by a late client."""
@@ -70,10 +81,7 @@ class Exchange:
     def _note(self, event: bytes, arrived_ns: int) -> None:
         kind = events.kind(event)
         if kind is Kind.TOKENS:
-            self.arrivals_ns.append(arrived_ns)
-            self._before_last = self._last
-            self._last = event
-            self._first = self._first or event
+            self._note_tokens([event], arrived_ns)
         elif kind is Kind.BARE:
             self._note_bare(event)
         elif kind is Kind.USAGE:

@@ -50,6 +50,11 @@ class Response:
         """Whether the connection can carry another request after this response."""
         return not self._to_the_end and self.headers.get("connection", "").lower() != "close"
 
+    @property
+    def is_between_chunks(self) -> bool:
+        """Whether the next byte is the first of a chunk's head."""
+        return self._chunked and not (self._left or self._closing or self._buffer or self.complete)
+
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes from the connection and return the body bytes among them.
 
@@ -66,10 +71,6 @@ class Response:
             data = rest
         if not self._chunked:
             return self._plain(data)
-        if not (self._left or self._closing or self.complete) and (match := _CHUNK_HEAD.match(data)):
-            start, end = match.end(), len(data) - 2
-            if end - start == int(match[1], 16) > 0 and data.endswith(b"\r\n"):
-                return data[start:end]  # one whole chunk: nearly always so in a stream of tokens
         return self._chunks(data)
 
     def end(self) -> None:

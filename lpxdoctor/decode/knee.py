@@ -1,22 +1,22 @@
 """The rungs of a ladder in, where more requests at once stop paying and why out: pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
 
+import msgspec
+
+from lpxdoctor.decode.front_end import is_cause, late
 from lpxdoctor.decode.limits import Cause, Limit, answer_ms, is_client_limited, limit, told
 from lpxdoctor.decode.profile import Knee, Rung
 
 # One-sided, 98 %. Repeats of a rung lie further apart than its own blocks tell: 2 % at least is taken for noise.
 _Z98, _LEAST_NOISE = 2.054, 0.02
-_MORE_A_CHUNK = 1.5  # tokens, in relation to the first rung
-_BUNDLED = 0.3  # of the reads
 _MEMORY_SHARE = 0.5  # of a step's growth; at most about 0.9 of the peak bandwidth can be had
 _CLEAR_SHARES = (0.3, 0.7)
 _ARITHMETIC_SHARE = 0.25  # less of a step's growth, and scheduling or sampling may be what grows
 _QUEUED_SHARE = 0.7  # of the growth of an answer's time that is before its first token
-_LATE_SHARE = 0.4
 _STILL_TPOT = 1.2
 
 
@@ -30,11 +30,28 @@ class _Why:
 _OPEN = _Why(Cause.STEP, "low", ("memory or arithmetic: name the model's config with --model-config to tell",))
 
 
+_ADVICE: Mapping[Cause, tuple[str, ...]] = {
+    Cause.FRONT_END: (
+        "--api-server-count 4: as many processes share what one does now, with a core for each",
+        "--stream-interval 4: chunks of four tokens cost a quarter of the work; gaps between them are longer",
+        "lpxdoctor tune --only front-end starts the engine with each of them and measures it",
+    ),
+    Cause.MAX_NUM_SEQS: ("--max-num-seqs with more: requests wait while the KV cache has room",),
+    Cause.KV_CACHE: ("--kv-cache-dtype fp8 or a shorter --max-model-len: see lpxdoctor plan for what fits",),
+    Cause.BANDWIDTH: ("weights or KV cache in fewer bits are less to read: see lpxdoctor plan",),
+}
+
+
 def knee(rungs: Sequence[Rung]) -> Knee:
-    """Find the knee of rungs in rising order.
+    """Find the knee of rungs in rising order, its cause, and what may move it.
 
     Rungs that cannot be compared are left out, but for what the engine itself counted in them.
     """
+    found = _found(rungs)
+    return msgspec.structs.replace(found, advice=found.advice or _ADVICE.get(Cause(found.cause), ()))
+
+
+def _found(rungs: Sequence[Rung]) -> Knee:
     usable = [rung for rung in rungs if rung.valid and rung.output_tokens_per_s]
     capped, held = _capped(rungs)
     below = [rung for rung in usable if capped is None or rung.concurrency < capped.concurrency]
@@ -52,7 +69,14 @@ def knee(rungs: Sequence[Rung]) -> Knee:
     left_out = [rung.concurrency for rung in rungs if is_client_limited(rung)]
     if left_out and (not usable or max(left_out) > usable[-1].concurrency):
         return _client(usable, left_out)
-    return Knee(concurrency=None, cause=Cause.NONE.value, confidence="high", evidence=tuple(_growing(usable)))
+    sign = late(usable[0], usable[-1]) if usable else None
+    return Knee(
+        concurrency=None,
+        cause=Cause.NONE.value,
+        confidence="high",
+        evidence=(*_growing(usable), *(sign.seen if sign else ())),
+        advice=_ADVICE[Cause.FRONT_END] if sign else (),
+    )
 
 
 def _capped(rungs: Sequence[Rung]) -> tuple[Rung | None, Limit | None]:
@@ -118,25 +142,11 @@ def _at_cap(rungs: Sequence[Rung], capped: Rung, held: Limit) -> Knee:
 
 def _why(rungs: Sequence[Rung], found: Rung) -> _Why:
     first, later = rungs[0], _after(rungs, found)
-    late = _front_end(first, later[0])
-    if late and _grew_before_first_token(found, later[0]) >= _LATE_SHARE:
-        return late
+    sign = late(first, later[0])
+    if sign and is_cause(sign, found, later[0]):
+        return _Why(Cause.FRONT_END, "high" if sign.proved else "medium", sign.seen)
     why = _queueing(found, later[-1]) or _step(first, later[-1]) or _OPEN
-    return replace(why, seen=(*why.seen, *late.seen[:1])) if late else why
-
-
-def _front_end(first: Rung, rung: Rung) -> _Why | None:
-    """See whether the engine's API process sends late what the engine has long computed."""
-    before, now = first.tokens_per_chunk, rung.tokens_per_chunk
-    merged = before and now and now >= _MORE_A_CHUNK * before
-    bundled = rung.client.bundled_share
-    if not merged and not (bundled >= _BUNDLED and first.client.bundled_share < _BUNDLED / 3):
-        return None
-    how = f"{now:.1f} tokens a chunk" if merged and now else f"several chunks in {bundled:.0%} of the reads"
-    idle = f"this client used {rung.client.cpu_share:.0%} of a core"
-    seen = f"at {rung.concurrency} at once the server sent {how}, while {idle}: its API process is late"
-    more = f"the first token took {rung.ttft_ms.p50 or 0:.0f} ms, {first.ttft_ms.p50 or 0:.0f} at {first.concurrency}"
-    return _Why(Cause.FRONT_END, "medium", (seen, more))
+    return replace(why, seen=(*why.seen, *sign.seen[:1])) if sign else why
 
 
 def _grew_before_first_token(found: Rung, rung: Rung) -> float:
@@ -202,6 +212,4 @@ def _client(usable: Sequence[Rung], left_out: Sequence[int]) -> Knee:
 def _growing(usable: Sequence[Rung]) -> list[str]:
     if len(usable) < 2:
         return ["fewer than two rungs can be compared"]
-    lines = [_beyond(usable[-2], usable[-1:])]
-    sign = _front_end(usable[0], usable[-1])
-    return [*lines, *(sign.seen if sign else ())]
+    return [_beyond(usable[-2], usable[-1:])]

@@ -13,6 +13,7 @@ from lpxdoctor.decode.endpoint import Endpoint
 from lpxdoctor.decode.exchange import Exchange
 from lpxdoctor.decode.hooks import Hooks
 from lpxdoctor.decode.http import ProtocolError
+from lpxdoctor.decode.pace import Pace
 from lpxdoctor.decode.retry import least_pause_s, pause_s
 from lpxdoctor.decode.samples import Recording, Role
 from lpxdoctor.decode.schedule import Schedule
@@ -24,9 +25,6 @@ from lpxdoctor.decode.workload import ChunkUsage, Workload
 
 _CONNECT_TIMEOUT_S = 10
 _TICK_S = 0.1
-# Turns are at least so far apart: with the kernel's receive times nothing is lost by reading a little later, and half
-# the work of a turn is to be woken for a single chunk.
-_TURN_NS = 500_000
 
 
 class Loop:
@@ -56,6 +54,7 @@ class Loop:
         self._schedule = Schedule(concurrency, requests, workload.output_len)
         self._clock = offset()
         self._watch = Watch(self._clock)
+        self._pace = Pace()
         self._tls = tls_maker(endpoint)
         self._selector = selectors.DefaultSelector()
         self._counts_chunks = workload.dialect.chunk_usage is ChunkUsage.ALWAYS
@@ -99,9 +98,7 @@ class Loop:
         return False
 
     def _turn(self) -> None:
-        early_ns = self._returned_ns + _TURN_NS - time.monotonic_ns()
-        if early_ns > 0:
-            time.sleep(early_ns / 1e9)
+        self._pace.rest(self._returned_ns)
         asked_ns = time.monotonic_ns()
         ready = self._selector.select(_TICK_S)
         self._returned_ns = returned_ns = time.monotonic_ns()
@@ -164,6 +161,8 @@ class Loop:
                 raise ConnectionResetError(f"the server ended the stream after {len(exchange.arrivals_ns)} chunks")
         if response.complete:
             exchange.end(arrived_ns)
+            if transport.stamped:
+                self._pace.note(exchange.started_ns, exchange.arrivals_ns)
             self._finish(slot, exchange, arrived_ns)
 
     def _note_chunks(self, slot: Slot, exchange: Exchange, transport: Transport, chunks: int) -> None:

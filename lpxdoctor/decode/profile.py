@@ -61,6 +61,7 @@ class EngineDelta(msgspec.Struct, frozen=True, kw_only=True):
     ttft_mean_ms: float | None
     inter_token_mean_ms: float | None
     queue_mean_ms: float | None = None  # from a request's arrival in the engine to its first scheduling
+    prefill_mean_ms: float | None = None  # from there to its first token
 
 
 class EngineLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +195,7 @@ class Knee(msgspec.Struct, frozen=True, kw_only=True):
     confidence: str  # "high", "medium", "low"
     evidence: tuple[str, ...]
     engine_limit: int | None = None  # how many the engine ran at once while others waited
+    advice: tuple[str, ...] = ()  # what may move it, with the reason
 
 
 class SloRung(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lpxdoctor.decode.xid_watch import XidWatch
-
 _INTERVAL_S = 0.5
 # PROC_PID_INIT_INO: only in the first PID namespace do NVML's process ids mean what /proc shows.
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
@@ -32,6 +30,8 @@ def main() -> int:
         names = [_text(nvml.nvmlDeviceGetName(handle)) for handle in handles]
     except nvml.NVMLError as error:
         return _say({"failure": f"NVML: {error}"})
+    from lpxdoctor.decode.xid_watch import XidWatch  # noqa: PLC0415 - where there is no GPU it costs more than the rest
+
     watch = XidWatch(nvml, handles)
     cards = [_card(nvml, handle) for handle in handles]
     _say({"driver": driver, "names": names, "cards": cards, "xids_from": watch.source})

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from lpxdoctor.decode.front_end import late
 from lpxdoctor.decode.profile import Distribution, Rung, Slo, SloRung
 from lpxdoctor.errors import UsageError
 
@@ -35,7 +36,8 @@ def targets(text: str) -> dict[str, float]:
 
 def judged(rungs: Sequence[Rung], targets_ms: Mapping[str, float]) -> Slo:
     """Hold every rung against the targets; a rung that cannot be compared holds none."""
-    made = tuple(_rung(rung, targets_ms) for rung in sorted(rungs, key=lambda rung: rung.concurrency))
+    rising = sorted(rungs, key=lambda rung: rung.concurrency)
+    made = tuple(_rung(rung, rising[0], targets_ms) for rung in rising)
     sure = [rung.concurrency for rung in made if rung.holds == "yes"]
     likely = [rung.concurrency for rung in made if rung.holds == "likely"]
     return Slo(
@@ -47,14 +49,16 @@ def judged(rungs: Sequence[Rung], targets_ms: Mapping[str, float]) -> Slo:
     )
 
 
-def _rung(rung: Rung, targets_ms: Mapping[str, float]) -> SloRung:
+def _rung(rung: Rung, first: Rung, targets_ms: Mapping[str, float]) -> SloRung:
     if not rung.valid:
         why = (rung.invalid_because or "").partition(":")[0]
         return SloRung(concurrency=rung.concurrency, holds="no", because=f"cannot be relied on: {why}")
     metrics: dict[str, Distribution] = {"ttft": rung.ttft_ms, "tpot": rung.tpot_ms}
     verdicts = [_metric(name, metrics[name], target) for name, target in targets_ms.items()]
     worst = min(verdicts, key=lambda verdict: ("no", "likely", "yes").index(verdict[0]))
-    return SloRung(concurrency=rung.concurrency, holds=worst[0], because=worst[1])
+    sign = late(first, rung) if worst[0] == "no" else None
+    why = f"{worst[1]}; the server's API process is late there, not the engine" if sign and sign.proved else worst[1]
+    return SloRung(concurrency=rung.concurrency, holds=worst[0], because=why)
 
 
 def _metric(name: str, seen: Distribution, target: float) -> tuple[str, str]:

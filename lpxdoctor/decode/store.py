@@ -1,13 +1,12 @@
 """A profile in, its file out, whole or not at all; and what was typed to mean one in, that profile out."""
 
-import os
 import re
 from pathlib import Path
 
 from lpxdoctor.decode.profile import Profile, decode, encode
 from lpxdoctor.deployments import state_dir
 from lpxdoctor.errors import SetupError, UsageError
-from lpxdoctor.files import write_whole
+from lpxdoctor.files import check_writable, is_there, write_whole
 
 _ID = re.compile(r"[0-9a-f]{2,6}")
 _SHOWN = 5
@@ -26,8 +25,7 @@ def check(named: Path | None) -> None:
         SetupError: the state directory cannot be.
     """
     if named is not None:
-        if named.is_dir() or not os.access(named.resolve().parent, os.W_OK):
-            raise UsageError(f"{named} cannot be written: name a file in a directory that exists and is yours.")
+        check_writable(named)
         return
     try:
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,7 +46,7 @@ def save(profile: Profile, named: Path | None) -> Path:
     except OSError as error:
         if named is None:
             raise _no_state(error) from None
-        raise UsageError(f"{file} cannot be written: {error}.") from None
+        raise UsageError(f"{file} cannot be written: {error.strerror}.") from None
     return file
 
 
@@ -63,7 +61,7 @@ def find(typed: str) -> Profile:
         if not kept:
             raise UsageError(f"No baseline is kept in {directory()} yet: lpxdoctor baseline makes one.")
         return _read(kept[-1])
-    if Path(typed).is_file():
+    if is_there(typed) and Path(typed).is_file():
         return _read(Path(typed))
     if not _ID.fullmatch(typed):
         return _named(typed)

@@ -16,6 +16,7 @@ from lpxdoctor.decode import engine
 from lpxdoctor.decode.endpoint import Endpoint, endpoint
 from lpxdoctor.deployments import Deployment
 from lpxdoctor.errors import MeasureError, UsageError
+from lpxdoctor.files import read_text
 
 KEY_VARIABLE = "LPXDOCTOR_API_KEY"
 _SSH_TIMEOUT_S = 30
@@ -96,11 +97,10 @@ def _key(deployment: Deployment | None, key_file: Path | None) -> str:
     if key_file is None:
         return ""
     try:
-        return key_file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        return read_text(key_file).strip()
+    except UsageError as error:
         raise UsageError(
-            f"The API key in {key_file} cannot be read: {error}.\n"
-            f"Run this as the user who may, or set {KEY_VARIABLE} to the key."
+            f"The file of the API key {error}\nRun this as the user who may, or set {KEY_VARIABLE} to the key."
         ) from None
 
 
