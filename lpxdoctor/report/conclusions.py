@@ -25,6 +25,7 @@ def _knee(knee: Knee) -> Iterator[tuple[bool, str]]:
     else:
         yield True, f"Knee: {knee.concurrency} at once, by {knee.cause} ({sure})"
     yield from ((False, f"  {line}") for line in knee.evidence)
+    yield from ((False, f"  to move it: {line}") for line in knee.advice)
 
 
 def _slo(slo: Slo) -> Iterator[tuple[bool, str]]:

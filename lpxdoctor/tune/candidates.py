@@ -11,6 +11,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from lpxdoctor.decode.front_end import late
 from lpxdoctor.decode.profile import Profile
 from lpxdoctor.errors import UsageError
 from lpxdoctor.sizing.budget import defaults
@@ -160,16 +161,19 @@ def _scheduling(situation: Situation) -> Iterator[Candidate]:
 
 def _front_end(situation: Situation) -> Iterator[Candidate]:
     step = "front-end"
-    lumps = max((rung.tokens_per_chunk or 1.0 for rung in situation.first.rungs), default=1.0)
-    at = max(situation.first.rungs, key=lambda rung: rung.tokens_per_chunk or 1.0).concurrency
+    rungs = situation.first.rungs
+    lumps = max((rung.tokens_per_chunk or 1.0 for rung in rungs), default=1.0)
+    at = max(rungs, key=lambda rung: rung.tokens_per_chunk or 1.0).concurrency
+    proof = next((sign.seen[0] for rung in rungs if (sign := late(rungs[0], rung)) and sign.proved), "")
     if "--api-server-count" in situation.flags or "--stream-interval" in situation.flags:
         yield _skip(step, "the recipe sets it")
-    elif "--speculative-config" in situation.flags or lumps < _LUMPS:
+    elif not proof and ("--speculative-config" in situation.flags or lumps < _LUMPS):
         yield _skip(step, f"it keeps up: {lumps:.2f} tokens a chunk at most")
     elif why := _lacks(situation, "0.10.0"):
         yield _skip(step, why)
     else:
-        seen = f"it sent {lumps:.1f} tokens at a time at {at} at once: one process cannot keep up"
+        sent = f"it sent {lumps:.1f} tokens at a time at {at} at once"
+        seen = f"{proof or sent}: one process cannot keep up"
         yield Candidate(step=step, settings=Settings(("--api-server-count", f"{_SERVERS}")), reason=seen)
         if not _lacks(situation, "0.13.0"):
             few = f"{seen}; fewer, larger chunks cost it less"

@@ -59,6 +59,8 @@ class Server:
     max_num_seqs: int = 1 << 30
     kv_tokens: int = 1 << 30
     send_ms: float = 0.0  # of the API process, for each chunk
+    merges: bool = True  # tokens that wait for the API process become one chunk; else each waits for its own
+    interval: int = 1  # tokens a chunk, as --stream-interval has it
     step_noise: float = 0.05
     run_noise: float = 0.02
     client_up_to: int = 1 << 30  # at once; beyond, the client has not enough processor time
@@ -72,6 +74,7 @@ class _Request:
     wanted: int
     started: float
     made: int = 0
+    made_at: float = 0.0
     unsent: int = 0
     first: int = 0
     arrivals: list[float] = field(default_factory=list)
@@ -89,6 +92,8 @@ class _Run:
         self.running: list[_Request] = []
         self.unsent: dict[_Request, None] = {}
         self.used = self.preempted = 0
+        self.gap_ms = self.queue_ms = self.prefill_ms = 0.0
+        self.gaps = self.begun = 0
         self.counted = [0] * concurrency
         self.left = concurrency * PER_SLOT
         self.samples: list[Sample] = []
@@ -105,7 +110,7 @@ class _Run:
             else:
                 arriving = [at for at, _ in self.incoming]
                 self.now = max(self.now, self.api_free if self.unsent else min(arriving))
-            if self.unsent and self.api_free <= self.now:
+            if self.unsent and (self.api_free <= self.now or not self.server.merges):
                 self._send()
             if self.now - self.polled >= _POLL_MS:
                 self._poll()
@@ -124,7 +129,12 @@ class _Run:
             if self.used + needed + len(self.running) >= server.kv_tokens:
                 return
             self.used += needed
-            self.running.append(self.waiting.popleft())
+            request = self.waiting.popleft()
+            if not request.made:
+                self.begun += 1
+                self.queue_ms += self.now - request.started
+                request.made_at = self.now
+            self.running.append(request)
 
     def _step(self) -> None:
         server = self.server
@@ -138,7 +148,13 @@ class _Run:
         self.now += step * self.pace * max(0.3, self.chance.gauss(1, server.step_noise))
         self.used += len(self.running)
         for request in self.running:
+            if request.made:
+                self.gaps += 1
+                self.gap_ms += self.now - request.made_at
+            else:
+                self.prefill_ms += self.now - request.made_at
             request.made += 1
+            request.made_at = self.now
             request.unsent += 1
             self.unsent[request] = None
             if request.made == request.wanted:
@@ -147,21 +163,28 @@ class _Run:
 
     def _send(self) -> None:
         """Send a chunk for each request with new tokens; what came meanwhile is read after the last of them."""
-        at = self.now
+        at = max(self.now, self.api_free)
         ended: list[tuple[float, _Request]] = []
+        kept = {
+            request: None
+            for request in self.unsent
+            if 0 < request.unsent < self.server.interval and request.arrivals and request.made < request.wanted
+        }
         for request in self.unsent:
+            if request in kept:
+                continue
             at += self.server.send_ms
             request.first = request.first or request.unsent
             request.arrivals.append(at)
             request.unsent = 0
             if request.made == request.wanted:
                 ended.append((at, request))
-        self.unsent.clear()
+        self.unsent = kept
         self.api_free = at
         for ended_at, request in ended:
             self.samples.append(self._sample(request))
             self.left -= request.role is Role.COUNTED
-            self.incoming.append((at, self._next(request.slot, ended_at)))
+            self.incoming.append((max(at, ended_at), self._next(request.slot, ended_at)))
 
     def _next(self, slot: int, at: float) -> _Request:
         self.counted[slot] += 1
@@ -215,7 +238,9 @@ def measured(server: Server, concurrency: int, chance: random.Random) -> Rung:
         prefix_cache_hit_rate=0.0,
         preemptions=float(run.preempted),
         ttft_mean_ms=None,
-        inter_token_mean_ms=None,
+        inter_token_mean_ms=run.gap_ms / run.gaps if run.gaps else None,
+        queue_mean_ms=run.queue_ms / run.begun if run.begun else None,
+        prefill_mean_ms=run.prefill_ms / run.begun if run.begun else None,
     )
     rung = judge(
         recording,

@@ -40,7 +40,7 @@ def case(cause: Cause, seed: int) -> Case:
         # Requests are let in by their prompts and grow, so some must go again: between prompt and full length.
         Cause.KV_CACHE: Server(kv_tokens=round(at * (64 + 48 / 2)), output=48),
         Cause.CLIENT: Server(client_up_to=round(at)),
-        Cause.FRONT_END: Server(output=16, send_ms=ONE_STREAM_MS / 2 ** chance.uniform(0.3, 2.0)),
+        Cause.FRONT_END: Server(output=16, send_ms=ONE_STREAM_MS / 2 ** chance.uniform(0.3, 2.0), merges=seed % 2 == 0),
         Cause.NONE: Server(),
     }
     if cause is Cause.FRONT_END:  # bunches of requests form, for which there is no formula: the same without noise
