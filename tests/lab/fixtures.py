@@ -4,7 +4,6 @@ import fcntl
 import os
 import subprocess
 import sys
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
