@@ -5,11 +5,15 @@ import sys
 
 def main() -> int:
     """Run the command line and return its exit status."""
-    if sys.argv[1:] in (["--version"], ["-V"]):
+    if sys.argv[1:] == ["--version"]:
         from lpxdoctor import __version__  # noqa: PLC0415 - keeps `--version` within 5x of a bare interpreter
 
-        print(f"lpxdoctor {__version__}")  # noqa: T201 - before the command line exists
-        return 0
+        try:
+            print(f"lpxdoctor {__version__}", flush=True)  # noqa: T201 - before the command line exists
+        except OSError:  # a full disk or a reader gone: the command line knows what to say
+            pass
+        else:
+            return 0
     from lpxdoctor.cli import run  # noqa: PLC0415 - see above
 
     return run(sys.argv[1:])

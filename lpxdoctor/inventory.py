@@ -9,10 +9,14 @@ from typing import Any
 import yaml
 
 from lpxdoctor.errors import UsageError
+from lpxdoctor.files import is_there
 
 LOCAL_HOST = "localhost"
 # One entry of a list: [USER@]HOST[:PORT], with brackets around an IPv6 address.
-_DESTINATION = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^@:\s\[\]]+)(?::(?P<port>\d+))?")
+# None begins with a dash: ssh would take it for an option, and it is what follows `-i` when its value was forgotten.
+_DESTINATION = re.compile(
+    r"(?:(?P<user>[^-@\s][^@\s]*)@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^-@:\s\[\]][^@:\s\[\]]*)(?::(?P<port>\d+))?"
+)
 
 Source = Path | Mapping[str, Any]
 
@@ -30,13 +34,20 @@ def parse(text: str) -> Source:
         UsageError: it is neither.
     """
     path = Path(text)
-    if path.exists():
+    if is_there(text):
         return path
     if "/" in text or path.suffix in {".yml", ".yaml", ".ini"}:
         raise UsageError(f"There is no inventory {text}.\nGive -i a file, or hosts: -i root@10.0.0.5,root@10.0.0.6")
-    hosts = dict(_destination(entry) for entry in text.split(",") if entry.strip())
+    entries = [_destination(entry) for entry in text.split(",") if entry.strip()]
+    hosts = dict(entries)
     if not hosts:
         raise UsageError("The inventory names no host.\nGive -i a file, or hosts: -i root@10.0.0.5,root@10.0.0.6")
+    if len(hosts) < len(entries):
+        again = next(host for index, (host, _) in enumerate(entries) if host in dict(entries[:index]))
+        raise UsageError(
+            f"{again} is named twice.\nGive each host once; for several SSH servers at one address, an inventory file "
+            "with a name, ansible_host and ansible_port of each."
+        )
     return {"all": {"hosts": hosts}}
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from lpxdoctor import bundled
 from lpxdoctor.errors import UsageError
+from lpxdoctor.files import read_text
 
 SITE_POLICY = Path("/etc/lpxdoctor/policy.toml")
 
@@ -113,9 +114,7 @@ def load(site: Path | None = None) -> Policy:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=dict[str, Any])
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        return msgspec.toml.decode(read_text(path), type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise UsageError(f"{path} is no valid TOML: {error}") from None
 

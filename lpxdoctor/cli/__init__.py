@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from lpxdoctor.errors import DoctorError, UsageError
+from lpxdoctor.cli._edges import defect, drop_output, open_streams, refuse_empty, told
+from lpxdoctor.errors import DoctorError, SetupError, UsageError
 
 # Command -> its line in --help. A command's module is lpxdoctor.cli.<name>, its click command `command`.
 COMMANDS = {
@@ -52,19 +53,30 @@ def group() -> None:
 
 
 def run(argv: list[str]) -> int:
-    """Run one command and return its exit status: its own, 64 for wrong use, 130 for Ctrl-C, an error's own."""
+    """Run one command and return its exit status: its own, an error's own, or 64, 70, 130 or 141 as said below."""
     try:
-        status: Any = group.main(args=argv, prog_name="lpxdoctor", standalone_mode=False)
+        open_streams()
+        refuse_empty(argv)
+        answer: Any = group.main(args=argv, prog_name="lpxdoctor", standalone_mode=False)
+        sys.stdout.flush()
+        status = answer if isinstance(answer, int) else 0
     except click.ClickException as error:
         error.show()
-        return UsageError.exit_code
+        status = UsageError.exit_code
     except (click.Abort, KeyboardInterrupt):
         print("Interrupted.", file=sys.stderr)
-        return 130
+        status = 130  # 128 and the signal's number, as shells count
     except DoctorError as error:
         print(f"lpxdoctor: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:  # the reader (head, less) went away; what it asked for was written
-        sys.stderr.close()
-        return 0
-    return status if isinstance(status, int) else 0
+        status = error.exit_code
+    except (BrokenPipeError, SystemExit):  # the reader (head, less) went away; rich says so by the latter
+        drop_output()
+        status = 141  # as of any program in such a pipe: less than was asked for is not "healthy"
+    except OSError as error:
+        drop_output()
+        print(f"lpxdoctor: {told(error)}", file=sys.stderr)
+        status = SetupError.exit_code
+    except Exception as error:  # noqa: BLE001 - Python's own status for it, 1, would read as "warnings"
+        print(f"lpxdoctor: {defect(error)}", file=sys.stderr)
+        status = DoctorError.exit_code
+    return status

@@ -2,8 +2,7 @@
 
 import hashlib
 
-import click
-
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import read_evidence
 from lpxdoctor.cli.compare import STATUS, compared, show
 from lpxdoctor.decode.profile import Profile
@@ -23,7 +22,7 @@ def against(reference: Profile, profile: Profile, form: str) -> int:
     if form == "json":
         from lpxdoctor.report.compare_json import with_comparison  # noqa: PLC0415 - each form where it is asked for
 
-        click.echo(with_comparison(profile, comparison).encode(), nl=False)  # JSON is UTF-8 whatever the terminal is
+        print_document(with_comparison(profile, comparison))
     elif form == "text":
         show(comparison, form)
     return STATUS[comparison.verdict.value]

@@ -1,11 +1,11 @@
 """What baseline does with an inventory: every recorded deployment of its hosts in turn; one table, one status."""
 
-import sys
 from collections.abc import Callable, Sequence
 
 import click
 
 from lpxdoctor import deployments, fleet, inventory
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.decode import store
 from lpxdoctor.decode.profile import Profile
 from lpxdoctor.errors import DoctorError
@@ -43,7 +43,10 @@ def measure_all(
         rows.append(row)
         if row.status == INTERRUPTED:
             break
-    sys.stdout.write(report.json(rows) if form == "json" else report.text(rows) + "\n")
+    if form == "json":
+        print_document(report.json(rows))
+    else:
+        print(report.text(rows))
     return max(row.status for row in rows)
 
 

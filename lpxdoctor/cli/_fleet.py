@@ -11,6 +11,7 @@ import msgspec
 
 from lpxdoctor import fleet, inventory
 from lpxdoctor.check import Check
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import clear, show, write
 from lpxdoctor.evaluate import Judgement, evaluate, probes_of
 from lpxdoctor.evidence import Evidence, Probe
@@ -152,11 +153,11 @@ def report(
         if output:
             write(output, text)
         if form == "json":
-            sys.stdout.write(text)
+            print_document(text)
     if form == "html":
         from lpxdoctor.report import fleet_html  # noqa: PLC0415 - each form is imported where it is asked for
 
-        sys.stdout.write(fleet_html.render(document))
+        print_document(fleet_html.render(document))
     if form == "text":
         from rich.console import Console  # noqa: PLC0415
 

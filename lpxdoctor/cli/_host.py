@@ -9,6 +9,7 @@ from lpxdoctor import __version__, bundled
 from lpxdoctor.collect import collect
 from lpxdoctor.errors import UsageError
 from lpxdoctor.evidence import Evidence, Probe, Program, from_json
+from lpxdoctor.files import is_there, read_text
 
 FORKS = 20  # hosts asked at once
 
@@ -53,18 +54,19 @@ def clear() -> None:
 
 def read_evidence(path: str) -> Evidence:
     """Return recorded evidence, from standard input for "-"; raises UsageError where the file holds none."""
+    name = "standard input" if path == "-" else path
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        text = sys.stdin.read() if path == "-" else read_text(path)
+        if not text.strip():
+            raise UsageError(f"{name} is empty. To make evidence: lpxdoctor collect -o FILE")
         return from_json(text)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    except ValueError as error:  # undecodable bytes, no JSON, no evidence
-        raise UsageError(f"{path} holds no evidence as `lpxdoctor collect` writes it: {error}") from None
+    except ValueError as error:  # undecodable bytes on standard input, no JSON, no evidence
+        raise UsageError(f"{name} holds no evidence as `lpxdoctor collect` writes it: {error}") from None
 
 
 def is_fleet(sources: Sequence[str]) -> bool:
     """Tell whether what --from names is the evidence of many hosts."""
-    return len(sources) > 1 or any(Path(source).is_dir() for source in sources)
+    return len(sources) > 1 or any(is_there(source) and Path(source).is_dir() for source in sources)
 
 
 def write(path: str, text: str) -> None:
@@ -72,4 +74,4 @@ def write(path: str, text: str) -> None:
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from None

@@ -1,5 +1,6 @@
 """lpxdoctor bundle: make one archive for hosts without a network, look into it, and use it."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import click
 
 from lpxdoctor.airgap.target import TARGETS
 from lpxdoctor.airgap.words import WORDS
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.errors import UsageError
 
 FORMATS = ("text", "json")
@@ -53,6 +55,8 @@ def create(
 
     Without a WORD and without --package: all of them. Packages come with everything that they depend on.
     """
+    # What ends it, ends it like Ctrl-C: nothing is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     from lpxdoctor.airgap.create import Wanted, create  # noqa: PLC0415
     from lpxdoctor.airgap.target import named  # noqa: PLC0415
     from lpxdoctor.fix.variables import read  # noqa: PLC0415
@@ -85,7 +89,7 @@ def show(file: Path, *, verify: bool, form: str) -> int:
 
     manifest, digest = archive.verify(file) if verify else archive.show(file)
     if form == "json":
-        sys.stdout.write(encode(manifest).decode())
+        print_document(encode(manifest).decode())
     else:
         print(report.shown(manifest, digest, verified=verify))
     return 0

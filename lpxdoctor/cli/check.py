@@ -1,7 +1,6 @@
 """lpxdoctor check: ask this host, the hosts of an inventory, or read evidence; judge it and report."""
 
 import datetime
-import sys
 import time
 from importlib import import_module
 from pathlib import Path
@@ -9,10 +8,12 @@ from pathlib import Path
 import click
 
 from lpxdoctor import catalog, policy
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import FORKS, ask, is_fleet, read_evidence, write
 from lpxdoctor.collect import LIMIT_S
 from lpxdoctor.errors import DoctorError
 from lpxdoctor.evaluate import Judgement, State, Verdict, evaluate, probes_of
+from lpxdoctor.files import check_writable
 
 FORMATS = ("text", "json", "html")
 # What it needs acts on the host, so it is judged only where a person names it.
@@ -64,6 +65,8 @@ def command(
     does not answer, 3 too little could be judged, 64 wrong use, 70 a defect of lpxdoctor.
     """
     started = time.monotonic()
+    if output:
+        check_writable(Path(output))
     checks = catalog.chosen(catalog.load(None if no_site_checks else catalog.SITE_CHECKS), ids)
     site = policy.load(Path(policy_file) if policy_file else None)
     tests = {"container_test": not no_container_test, "reload_test": _RELOAD_CHECK in ids}
@@ -93,7 +96,7 @@ def _report(judgement: Judgement, form: str, output: str | None, seconds: float 
         if output:
             write(output, text)
         if form == "json":
-            sys.stdout.write(text)
+            print_document(text)
     if form == "text":
         from rich.console import Console  # noqa: PLC0415
 

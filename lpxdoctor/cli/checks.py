@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from lpxdoctor import catalog
+from lpxdoctor.cli._edges import print_document
 
 
 @click.command("checks")
@@ -26,7 +27,7 @@ def command(form: str, no_site_checks: bool) -> int:
             }
             for check in checks
         ]
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
+        print_document(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
         return 0
     width = max(len(check.id) for check in checks)
     for check in checks:

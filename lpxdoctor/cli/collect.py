@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 
 from lpxdoctor import catalog, inventory
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import FORKS, ask
 from lpxdoctor.collect import LIMIT_S
 from lpxdoctor.errors import UsageError
 from lpxdoctor.evaluate import probes_of
 from lpxdoctor.evidence import Evidence, to_json
+from lpxdoctor.files import check_writable
 
 
 @click.command("collect")
@@ -53,6 +55,8 @@ def command(
 
         how = _fleet.Asking(forks=forks, limit_s=limit_s, container_test=not no_container_test)
         return _fleet.record(inventory.parse(hosts), probes, output, how)
+    if output:
+        check_writable(Path(output))
     evidence = ask(probes, container_test=not no_container_test, limit_s=limit_s)
     if anonymous:
         from lpxdoctor.anonymize import anonymize  # noqa: PLC0415 - only where it is asked for
@@ -60,7 +64,7 @@ def command(
         evidence = anonymize(evidence)
     text = to_json(evidence)
     if output is None:
-        sys.stdout.write(text)
+        print_document(text)
         return 0
     _write(output, text, evidence)
     return 0
@@ -72,7 +76,7 @@ def _write(output: str, text: str, evidence: Evidence) -> None:
         with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
             file.write(text)
     except OSError as error:
-        raise UsageError(f"{output}: {error.strerror}") from None
+        raise UsageError(f"{output} cannot be written: {error.strerror}.") from None
     failures = sum(1 for answer in evidence.answers.values() if answer.failure not in ("", "absent"))
     print(
         f"{len(evidence.answers)} answers in {Path(output)}, {failures} of them a failure to read. "

@@ -1,9 +1,10 @@
 """lpxdoctor compare: tell whether one baseline is slower than another, and what differs between the two."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
+
+from lpxdoctor.cli._edges import print_document
 
 if TYPE_CHECKING:
     from lpxdoctor.decode.compare import Comparison
@@ -42,7 +43,7 @@ def show(comparison: "Comparison", form: str) -> int:
     if form == "json":
         from lpxdoctor.report.compare_json import to_json  # noqa: PLC0415 - each form is imported where it is asked for
 
-        sys.stdout.write(to_json(comparison))
+        print_document(to_json(comparison))
     else:
         from rich.console import Console  # noqa: PLC0415
 

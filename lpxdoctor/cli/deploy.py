@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,7 +94,10 @@ def command(
 
     with progress(name) as on_event:
         results = deploy(request, source, on_event, plan=plan)
-    print(_json(results, plan=plan) if form == "json" else _text(results, plan=plan))
+    if form == "json":
+        print_document(_json(results, plan=plan))
+    else:
+        print(_text(results, plan=plan))
     return 0
 
 
@@ -123,7 +127,7 @@ def _json(results: "Sequence[HostResult]", *, plan: bool) -> str:
     import msgspec  # noqa: PLC0415
 
     answer = {"schema": 1, "plan": plan, "hosts": [_described(result) for result in results]}
-    return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
+    return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"
 
 
 def _described(result: "HostResult") -> dict[str, Any]:

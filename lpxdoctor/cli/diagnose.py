@@ -10,6 +10,7 @@ import click
 
 from lpxdoctor import catalog, policy
 from lpxdoctor.check import Check
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import ask
 from lpxdoctor.collect import LIMIT_S
 from lpxdoctor.errors import UsageError
@@ -47,8 +48,6 @@ def command(source: str | None, symptom: str | None, form: str, verbose: bool) -
     Exit status: 1 warnings, 2 a failure, 3 nothing decided (a text never makes a host healthy), 64 wrong use,
     70 a defect of lpxdoctor.
     """
-    # A text may hold signs that a terminal's encoding has not; JSON is UTF-8 by definition.
-    sys.stdout.reconfigure(encoding="utf-8" if form == "json" else None, errors="backslashreplace")  # type: ignore[union-attr]
     if (source is None) == (symptom is None):
         raise UsageError('give a file, - for standard input, or --symptom "what happens"')
     checks, rules = catalog.load(), policy.load()
@@ -92,7 +91,7 @@ def _read(source: str) -> Recognition:
             with Path(source).open("rb") as file:
                 recognition = _recognized(file, source)
     except OSError as error:
-        raise UsageError(f"{source}: {error.strerror}") from None
+        raise UsageError(f"{source} cannot be read: {error.strerror}.") from None
     if recognition.pasted.binary and not (recognition.proofs or recognition.whole):
         raise UsageError(
             f"{source} does not look like text or like an archive that lpxdoctor reads: nothing was recognized"
@@ -106,7 +105,7 @@ def _recognized(stream: BinaryIO, name: str) -> Recognition:
     except Packed as how:
         raise UsageError(f"{name} is packed in a way that is not read here. Type: {how}") from None
     if not recognition.pasted.total_lines and not recognition.whole:
-        raise UsageError(f"{name} is empty")
+        raise UsageError(f"{name}: {recognition.notes[0]}" if recognition.notes else f"{name} is empty")
     return recognition
 
 
@@ -114,7 +113,7 @@ def _report_text(judgement: Judgement, recognition: Recognition, form: str, *, v
     undecided = not any(result.rank < 2 for result in judgement.found)  # 2: only possible
     open_ones = questions(recognition.about, shown=bool(judgement.found)) if undecided else ()
     if form == "json":
-        sys.stdout.write(_json(judgement, open_ones))
+        print_document(_json(judgement, open_ones))
         for note in recognition.notes:  # what was left out, which the document has no place for
             print(f"lpxdoctor: {note}", file=sys.stderr)
         return
@@ -159,7 +158,7 @@ def _matching(ids: set[str], checks: tuple[Check[...], ...]) -> tuple[Check[...]
 
 def _report_host(judgement: Judgement, form: str, *, verbose: bool) -> None:
     if form == "json":
-        sys.stdout.write(_json(judgement))
+        print_document(_json(judgement))
         return
     from rich.console import Console  # noqa: PLC0415
 

@@ -13,10 +13,12 @@ import msgspec
 from rich.console import Console
 
 from lpxdoctor import catalog, fleet, inventory, policy
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import read_evidence
 from lpxdoctor.cli._rollout import progress
 from lpxdoctor.errors import UsageError
 from lpxdoctor.evaluate import evaluate
+from lpxdoctor.files import is_there
 from lpxdoctor.fix import catalogue, run, state, unit, variables
 from lpxdoctor.fix.look import Looker
 from lpxdoctor.fix.outcome import HostResult
@@ -117,7 +119,7 @@ def _refuse_contradictions(
 
 def _kept(hosts: str) -> str:
     """Return the value of -i so that it holds from another directory too."""
-    return str(Path(hosts).resolve()) if Path(hosts).exists() else hosts
+    return str(Path(hosts).resolve()) if is_there(hosts) else hosts
 
 
 def _looker(wishes: Wishes) -> Looker:
@@ -221,7 +223,7 @@ def _keep(results: Sequence[HostResult], wishes: Wishes, records: Mapping[str, R
 def _shown(results: Sequence[HostResult], wishes: Wishes, form: str, *, ran: bool, recorded: bool = False) -> int:
     """Print results, begin the reboot that they announce, and return the exit status."""
     if form == "json":
-        sys.stdout.write(fix.as_json(results, wishes.ids, ran=ran))
+        print_document(fix.as_json(results, wishes.ids, ran=ran))
     elif ran:
         fix_text.render_run(results, Console(), wishes.ids, _typed(wishes))
     else:

@@ -1,10 +1,9 @@
 """lpxdoctor knowledge: show what the tables know, how old it is and how sure."""
 
-import sys
-
 import click
 import msgspec
 
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.knowledge import survey
 
 
@@ -19,7 +18,7 @@ def command(form: str) -> int:
     tables, newest = survey.tables(), survey.newest()
     if form == "json":
         known = {"schema": 1, "newest": newest, "tables": tables}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(known), indent=2).decode() + "\n")
+        print_document(msgspec.json.format(msgspec.json.encode(known), indent=2).decode() + "\n")
         return 0
     width = max(len(f"{table.file} {table.name}") for table in tables)
     print(f"{'table'.ljust(width)}  rows  oldest      newest      low certainty")

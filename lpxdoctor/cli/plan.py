@@ -1,10 +1,10 @@
 """lpxdoctor plan: whether a model fits a GPU, with what engine arguments, and how fast it can be at most."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.sizing.cache import FORMATS
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def command(
     )
     made = plan(found, _card(name, source, tensor_parallel), wanted)
     if form == "json":
-        sys.stdout.write(report.to_json(made))
+        print_document(report.to_json(made))
     else:
         from rich.console import Console  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """lpxdoctor provision: an inventory and limits in; hosts put right batch by batch, and where each of them is, out."""
 
-import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ import msgspec
 from click.core import ParameterSource
 
 from lpxdoctor import fleet, inventory, policy
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._rollout import progress
 from lpxdoctor.deploy.request import checked_name
+from lpxdoctor.files import is_there
 from lpxdoctor.fix import variables
 from lpxdoctor.provision import record as records
 from lpxdoctor.provision import steps
@@ -55,7 +57,7 @@ def command(context: click.Context, /, *, hosts: str, plan: bool, resume: bool, 
     Exit status: 0 every host is done, 2 one is not, 64 wrong use, 130 interrupted.
     """
     source = _resolved(hosts)
-    with records.locked(source):
+    with nullcontext() if plan else records.locked(source):
         former = records.load(source) if resume else None
         typed = {
             name: value
@@ -66,7 +68,10 @@ def command(context: click.Context, /, *, hosts: str, plan: bool, resume: bool, 
         result = _run(former, wishes, plan=plan)
     if result is None:
         return 0
-    sys.stdout.write(report.json(result) if form == "json" else report.text(result) + "\n")
+    if form == "json":
+        print_document(report.json(result))
+    else:
+        print(report.text(result))
     if result.interrupted:
         return _INTERRUPTED
     return _FAILED if result.stopped else 0
@@ -123,4 +128,4 @@ def _new(wishes: Wishes, names: list[str]) -> Record:
 
 def _resolved(typed: str) -> str:
     """Return a file's name so that it holds from another directory too; what is no file stays as it is."""
-    return str(Path(typed).resolve()) if typed and Path(typed).exists() else typed
+    return str(Path(typed).resolve()) if typed and is_there(typed) else typed

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.errors import DoctorError, UsageError
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _report(state: "State", file: Path, form: str) -> None:
     from lpxdoctor.report import tune as report  # noqa: PLC0415
 
     if form == "json":
-        sys.stdout.write(report.to_json(state, str(file)))
+        print_document(report.to_json(state, str(file)))
         return
     from rich.console import Console  # noqa: PLC0415
 

@@ -12,6 +12,7 @@ from lpxdoctor import bundled
 from lpxdoctor.deploy.variant import Choice
 from lpxdoctor.deployments import Asked
 from lpxdoctor.errors import UsageError
+from lpxdoctor.files import read_text
 from lpxdoctor.knowledge.images import Built
 
 ROLE = bundled.PLAYBOOKS / "roles" / "engine"
@@ -60,8 +61,8 @@ def checked_variables(file: Path, known: Collection[str], hint: str) -> dict[str
         UsageError: it cannot be read, is no mapping, or has a variable that is not known; hint says what is.
     """
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = yaml.safe_load(read_text(file)) or {}
+    except yaml.YAMLError as error:
         raise UsageError(f"The file of variables {file} cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise UsageError(f"The file of variables {file} is no mapping.\nWrite one variable a line: engine_port: 8001")

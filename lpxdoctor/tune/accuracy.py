@@ -14,6 +14,7 @@ import msgspec
 
 from lpxdoctor.decode.endpoint import Endpoint
 from lpxdoctor.errors import MeasureError, UsageError
+from lpxdoctor.files import read_text
 from lpxdoctor.policy import Tune
 from lpxdoctor.tune.completions import Said, answered, scored
 
@@ -61,11 +62,7 @@ def read(path: Path) -> Prompts:
     Raises:
         UsageError: it cannot be read, or has none.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"The prompts in {path} cannot be read: {error}") from None
-    prompts = tuple(line for line in lines if line.strip())
+    prompts = tuple(line for line in read_text(path).splitlines() if line.strip())
     if not prompts:
         raise UsageError(f"{path} has no prompts: write one a line.")
     return Prompts(path.name, prompts)

@@ -70,7 +70,7 @@ def test_evidence_of_the_host_is_kept_by_its_id(capsys: pytest.CaptureFixture[st
     [
         (("--against", "main"), "No baseline is meant by 'main'"),
         (("--name", "last"), "is no name"),
-        (("--name", ""), "is no name"),
+        (("--name", ""), "--name is empty"),
         (("--evidence", "README.md"), "holds no evidence"),
         (("--repeats", "0"), "--repeats"),
     ],
