@@ -154,15 +154,16 @@ def find(text: str) -> tuple[Match, ...]:
     return tuple(_match(known, match, reading.meaning, text) for known, match, reading in read if reading)
 
 
-def tell(text: str, about: Mapping[str, str]) -> tuple[Told, ...]:
+def tell(text: str, about: Mapping[str, str], beside: str = "") -> tuple[Told, ...]:
     """Return all that a text says of a host, causes far below first.
 
     Args:
         text: what a program or a person wrote.
+        beside: the same text in other forms, which conditions see too, as one whose lines were broken and are whole.
         about: what else is known, {"gpu": "NVIDIA L4", "arch": "Ada", ...}: conditions see it as lines "@arch=Ada",
             and meanings name it in braces.
     """
-    whole = text + "\n" + "".join(f"@{name}={value}\n" for name, value in about.items())
+    whole = f"{text}\n{beside}\n" + "".join(f"@{name}={value}\n" for name, value in about.items())
     told = (_told(known, text, whole, about) for known, _ in _found(text, text.lower()))
     return tuple(each for each in told if each)
 

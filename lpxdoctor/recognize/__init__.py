@@ -5,7 +5,7 @@ from typing import BinaryIO
 
 from lpxdoctor.check import Proof
 from lpxdoctor.evidence import Evidence, from_json
-from lpxdoctor.recognize import answers, unpack
+from lpxdoctor.recognize import answers, unpack, wrapped
 from lpxdoctor.recognize.condense import condense
 from lpxdoctor.recognize.context import context
 from lpxdoctor.recognize.proofs import proofs
@@ -33,13 +33,14 @@ def recognize(stream: BinaryIO) -> Recognition:
     """Recognize what a stream holds, plain or packed; raises unpack.Packed for what cannot be unpacked here."""
     kept = unpack.Unpacked()
     text = pasted(condense(unpack.blocks(stream, kept)))
-    about = context(text.text)
+    forms = (text, *wrapped.whole(text))
+    about = {name: value for form in reversed(forms) for name, value in context(form.text).items()}
     bundle = next((found for data in kept.bundles if (found := _bundle(data, kept.notes))), None)
     return Recognition(
         pasted=text,
         about=about,
         evidence=bundle or answers.evidence(text, about),
-        proofs=proofs(text, about),
+        proofs=proofs(forms, about),
         notes=tuple(dict.fromkeys(kept.notes)),
         whole=bundle is not None,
     )

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import msgspec
@@ -33,7 +33,7 @@ def english(lines: Iterable[str]) -> tuple[str, ...]:
     found = tuple(lines)
     text = "\n".join(found)
     for pattern, words in _patterns(text):
-        found = tuple(pattern.sub(lambda match, words=words: _said(match, words), line) for line in found)
+        found = tuple(pattern.sub(partial(_said, words), line) for line in found)
     return tuple(_no_module(line) for line in found) if "模块" in text else found
 
 
@@ -46,7 +46,7 @@ def _patterns(text: str) -> Iterator[tuple[re.Pattern[str], dict[str, str]]]:
             yield re.compile(rf"({before})({longest_first})({_AFTER[place]})"), words
 
 
-def _said(match: re.Match[str], words: Mapping[str, str]) -> str:
+def _said(words: Mapping[str, str], match: re.Match[str]) -> str:
     return match[1] + words[match[2]] + (": " if match[3] else "")
 
 

@@ -1,6 +1,6 @@
 """What a text tells in; proofs for the checks that it is about, with the very lines, out."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lpxdoctor.check import Finding, Proof, Seen, Severity
 from lpxdoctor.facts import messages
@@ -11,15 +11,22 @@ from lpxdoctor.recognize.text import Pasted
 _LINE_CHARS = 240
 
 
-def proofs(pasted: Pasted, about: Mapping[str, str]) -> tuple[Proof, ...]:
-    """Return the proofs in a text, causes far below first; one for each check, of what proves it most directly."""
-    best: dict[str, Told] = {}
-    for told in messages.tell(pasted.text, about):
-        held = best.get(told.proves)
-        if held is None or _rank(told) < _rank(held):
-            best[told.proves] = told
-    found = tuple(_proof(told, pasted) for told in best.values())
-    return (*found, *(proof for proof in xids.proofs(pasted) if proof.id not in best))
+def proofs(forms: Sequence[Pasted], about: Mapping[str, str]) -> tuple[Proof, ...]:
+    """Return the proofs in a text, causes far below first; one for each check, of what proves it most directly.
+
+    Args:
+        forms: the text as it was given, and as it reads where its lines are made whole.
+        about: what else is known, as messages.tell takes it.
+    """
+    best: dict[str, tuple[Told, Pasted]] = {}
+    beside = "\n".join(form.text for form in forms) if len(forms) > 1 else ""
+    for form in forms:
+        for told in messages.tell(form.text, about, beside):
+            held = best.get(told.proves)
+            if held is None or _rank(told) < _rank(held[0]):
+                best[told.proves] = told, form
+    found = tuple(_proof(told, form) for told, form in best.values())
+    return (*found, *(proof for proof in xids.proofs(forms[0]) if proof.id not in best))
 
 
 def _rank(told: Told) -> int:

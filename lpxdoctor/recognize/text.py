@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from lpxdoctor.recognize.bare import bare
 from lpxdoctor.recognize.condense import Excerpt
 from lpxdoctor.recognize.languages import english
 
@@ -21,10 +22,11 @@ _PLAIN = str.maketrans(_TYPOGRAPHIC, "''\"\":(),;.= []")
 
 @dataclass(frozen=True)
 class Pasted:
-    """A text in lines: as they are shown, as they are searched in, and their numbers in what was given."""
+    """A text in lines: as shown, as searched in, the same without what stands before each, and their numbers."""
 
     shown: tuple[str, ...]
     searched: tuple[str, ...]
+    bare: tuple[str, ...]
     numbers: tuple[int, ...]
     total_lines: int
     whole: bool
@@ -32,16 +34,18 @@ class Pasted:
 
     @cached_property
     def text(self) -> str:
-        """The lines to search in, as one text."""
-        return "\n".join(self.searched) + "\n"
+        """The bare lines to search in, as one text."""
+        return "\n".join(self.bare) + "\n"
 
 
 def pasted(excerpt: Excerpt) -> Pasted:
     """Return the text of an excerpt."""
     rows = [(number, line) for number, raw in _shortened(excerpt.lines) for line in _lines(_decoded(raw))]
+    shown = tuple(line for _, line in rows)
     return Pasted(
-        shown=tuple(line for _, line in rows),
-        searched=english(_plain(line) for _, line in rows),
+        shown=shown,
+        searched=english(map(_plain, shown)),
+        bare=english(map(_plain, bare(shown))),
         numbers=tuple(number for number, _ in rows),
         total_lines=excerpt.total_lines,
         whole=excerpt.whole,
