@@ -9,10 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
 
+from msgspec import structs
+
 from lpxdoctor.airgap.manifest import Item
 from lpxdoctor.airgap.programs import said_by
 from lpxdoctor.airgap.target import Target
-from lpxdoctor.errors import SetupError
 
 # How this machine reaches mirrors is also how it reaches the target's; nothing else of its configuration is used.
 _KEPT = re.compile(r"Acquire::(https?|ftp|Retries|ForceIPv[46])\b")
@@ -67,7 +68,8 @@ class Root:
     target: Target
 
     @property
-    def _env(self) -> dict[str, str]:
+    def env(self) -> dict[str, str]:
+        """Return the environment by which apt's programs are this one."""
         return {"APT_CONFIG": str(self.directory / "apt.conf")}
 
     def prepare(self, sources: Sequence[Source], preferences: Sequence[str] = ()) -> None:
@@ -87,38 +89,43 @@ class Root:
         said_by(
             ("apt-get", "update", "--quiet", "--option", "APT::Update::Error-Mode=any"),
             f"The package lists for {self.target.name} could not be fetched",
-            env=self._env,
+            env=self.env,
         )
 
-    def fetch(self, names: Sequence[str], optional: Sequence[str], directory: Path) -> tuple[Item, ...]:
-        """Download packages with all that they depend on, optional ones where a source has them.
-
-        Returns:
-            One item for each file, sorted by file name.
+    def resolved(self, names: Sequence[str], optional: Sequence[str]) -> tuple[Item, ...]:
+        """Return packages with all that they depend on, optional ones where a source has them, sorted by file name.
 
         Raises:
-            SetupError: a name is no package of the target, the dependencies cannot be met, or a download failed.
+            SetupError: a name is no package of the target, or the dependencies cannot be met.
         """
-        what = f"What {', '.join(names)} depend on could not be had for {self.target.name}"
-        asked = ("apt-cache", "madison", *optional)
-        known = {line.partition("|")[0].strip() for line in said_by(asked, what, env=self._env).splitlines()}
-        install = ("apt-get", "install", "--quiet", *names, *(name for name in optional if name in known))
-        listed = said_by((*install, "--print-uris"), what, env=self._env)
+        listed = self._install(names, optional, "--print-uris")
         urls = {found["file"]: found["url"] for found in _URI.finditer(listed)}
-        said_by((*install, "--download-only"), what, env=self._env)
-        directory.mkdir(parents=True)
-        fetched = self.directory / "cache/archives"
         items: list[Item] = []
         for file, url in sorted(urls.items()):
-            # An epoch's colon is %3a in apt's cache.
-            package = fetched / file
-            if not package.exists():
-                raise SetupError(f"{what}: apt did not download {file} from {url}.")
-            target = directory / file
-            package.rename(target)
             name, version, _ = file.removesuffix(".deb").split("_")
-            items.append(Item(name=name, version=unquote(version), file=f"{directory.name}/{file}", source=url))
+            # An epoch's colon is %3a in apt's cache.
+            items.append(Item(name=name, version=unquote(version), file=file, source=url))
         return tuple(items)
+
+    def fetch(self, names: Sequence[str], optional: Sequence[str], directory: Path) -> tuple[Item, ...]:
+        """Download what these resolve to; the items' files are below the directory's parent.
+
+        Raises:
+            SetupError: it cannot be resolved, or a download failed.
+        """
+        items = self.resolved(names, optional)
+        self._install(names, optional, "--download-only")
+        directory.mkdir(parents=True)
+        for item in items:
+            (self.directory / "cache/archives" / item.file).rename(directory / item.file)
+        return tuple(structs.replace(item, file=f"{directory.name}/{item.file}") for item in items)
+
+    def _install(self, names: Sequence[str], optional: Sequence[str], mode: str) -> str:
+        what = f"What {', '.join(names)} depend on could not be had for {self.target.name}"
+        told = said_by(("apt-cache", "madison", *optional), what, env=self.env)
+        known = {line.partition("|")[0].strip() for line in told.splitlines()}
+        chosen = (name for name in optional if name in known)
+        return said_by(("apt-get", "install", "--quiet", mode, *names, *chosen), what, env=self.env)
 
     def write_index(self, directory: Path, created: datetime) -> None:
         """Make a directory of .deb files a flat repository: Packages and Release, the same for the same files."""

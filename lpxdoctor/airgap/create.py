@@ -24,6 +24,9 @@ _SECRET = re.compile("password|secret|token")
 # What Ansible's own modules import on a host: the package manager's, which dnf itself depends on, and Docker's.
 _FOR_MODULES = {"apt": ("python3-apt", "python3-requests"), "dnf": ("python3-requests",)}
 
+_NOTHING = 1 << 20  # bytes: less is a full disk
+_ROOM = "Make room there, or give -o."
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
@@ -58,13 +61,18 @@ def create(wanted: Wanted, output: Path, on_step: Callable[[str], None]) -> Made
     try:
         with tempfile.TemporaryDirectory(dir=output.absolute().parent, prefix=".bundle-") as work:
             content = Path(work) / "content"
-            manifest = _gathered(wanted, content, Path(work), created, on_step)
+            try:
+                manifest = _gathered(wanted, content, Path(work), created, on_step)
+            except SetupError as error:
+                # Not every program says so: dnf tells of its database, pip of a wheel.
+                if shutil.disk_usage(work).free < _NOTHING:
+                    raise SetupError(f"There is no room left beside {output}. {_ROOM}\n{error}") from None
+                raise
             on_step(f"Write {output}")
             digest = archive.write(output, manifest, content)
     except OSError as error:
         raise SetupError(
-            f"The bundle cannot be put together beside {output}: {error.strerror or error}.\n"
-            "Make room there, or give -o."
+            f"The bundle cannot be put together beside {output}: {error.strerror or error}.\n{_ROOM}"
         ) from error
     return Made(file=output, manifest=manifest, manifest_sha256=digest)
 
@@ -76,7 +84,7 @@ def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_s
     install = tuple(dict.fromkeys((*_FOR_MODULES[target.manager], *wanted.packages)))
     names = (*install, *planned.packages)
     on_step(f"Read the package lists of {target.name}")
-    root = _root(planned, target, wanted.variables, work)
+    root = packager(planned, target, wanted.variables, work)
     on_step("Download packages")
     packages = root.fetch(tuple(dict.fromkeys(names)), planned.optional, content / "packages")
     root.write_index(content / "packages", created)
@@ -103,7 +111,7 @@ def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_s
     )
 
 
-def _root(planned: Plan, target: Target, variables: Mapping[str, Any], work: Path) -> apt.Root | dnf.Root:
+def packager(planned: Plan, target: Target, variables: Mapping[str, Any], work: Path) -> apt.Root | dnf.Root:
     """Return the package manager of another machine, ready to be asked."""
     directory = work / target.manager
     if target.manager == "dnf":

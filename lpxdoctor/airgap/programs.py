@@ -49,5 +49,5 @@ def said_by(
 def _last_lines(done: "subprocess.CompletedProcess[bytes]") -> str:
     text = (done.stdout or b"").decode(errors="replace") + (done.stderr or b"").decode(errors="replace")
     lines = [line for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("E:", "ERROR", "Error:"))] or lines[-6:]
+    told = [line for line in lines if line.startswith(("E:", "ERROR"))] or lines[-6:]
     return "\n".join(f"  {line}" for line in told[-12:]) or "  it said nothing"
