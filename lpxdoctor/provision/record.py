@@ -2,8 +2,10 @@
 
 import fcntl
 import os
+import pwd
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -111,10 +113,18 @@ def locked(source: str) -> Generator[None]:
         except OSError:
             lock.seek(0)
             raise UsageError(
-                f"Another lpxdoctor provision works on {source} (process {lock.read().strip() or 'unknown'}).\n"
-                "Wait until it has ended."
+                f"Another lpxdoctor provision works on {source}: {lock.read().strip() or 'it does not say which'}.\n"
+                "Wait until it has ended, or end it: its hosts are left in a known state, and --resume goes on."
             ) from None
+        since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
+        lock.write(f"process {os.getpid()} of {_user()}, since {since}\n")
         lock.flush()
         yield
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user without a name
+        return f"user id {os.getuid()}"

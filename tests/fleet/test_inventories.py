@@ -9,7 +9,7 @@ import pytest
 
 from lpxdoctor import fleet, inventory
 from lpxdoctor.errors import UsageError
-from lpxdoctor.fleet import FleetHost, NoAnswer
+from lpxdoctor.fleet import FleetHost, NoAnswer, inventories
 from lpxdoctor.fleet.reach import argv_of
 
 INI = """
@@ -30,6 +30,24 @@ all:
       hosts:
         gpu-1: {ansible_host: "{{ inventory_hostname }}.{{ domain }}"}
         gpu-2: {ansible_host: "{{ lookup('env', 'HOME') }}"}
+"""
+# A host in two groups, a group of groups, and a host that is named again with other variables.
+NESTED = """
+[rack1]
+gpu-1 ansible_port=2201
+gpu-2
+[rack2]
+gpu-3
+gpu-1
+[row:children]
+rack1
+rack2
+[all_rows:children]
+row
+[all_rows:vars]
+ansible_user=op
+[spare]
+gpu-1 ansible_port=2202
 """
 SCRIPT = """#!/bin/sh
 echo '{"gpu": {"hosts": ["b", "a"]}, "_meta": {"hostvars": {"a": {"ansible_host": "::1"}}}}'
@@ -62,6 +80,13 @@ def test_templates_of_the_inventory_itself_are_computed_and_others_told(tmp_path
     assert refused.reason == "its ansible_host in the inventory is a template or a vault that only Ansible can read"
 
 
+def test_a_host_of_many_groups_is_one_row(tmp_path: Path) -> None:
+    found = fleet.hosts(inventory.parse(str(written(tmp_path / "hosts", NESTED))))
+    assert [host.name for host in found] == ["gpu-1", "gpu-2", "gpu-3"]
+    assert found[0].variables == {"ansible_port": 2202, "ansible_user": "op"}  # as Ansible: what comes later counts
+    assert found[2].variables == {"ansible_user": "op"}
+
+
 def test_a_dynamic_inventory_and_a_directory(tmp_path: Path) -> None:
     (tmp_path / "inventory").mkdir()
     written(tmp_path / "inventory/cloud", SCRIPT, 0o755)
@@ -85,6 +110,10 @@ def test_typed_hosts_start_no_ansible(monkeypatch: pytest.MonkeyPatch) -> None:
         ("[gpu_servers]\n", 0o644, "names no host"),
         ("x: [\n", 0o644, "cannot be read as an Ansible inventory"),
         ("#!/bin/sh\nexit 3\n", 0o755, "exit code 3"),
+        ("#!/bin/sh\necho 'the cloud is down' >&2; exit 1\n", 0o755, "the cloud is down"),
+        ("#!/bin/sh\necho '{'\n", 0o755, "cannot be read as an Ansible inventory"),
+        ("#!/bin/sh\necho '{}'\n", 0o755, "names no host"),
+        ("[a:children]\nb\n[b:children]\na\n", 0o644, "cannot be read as an Ansible inventory"),
     ],
 )
 def test_what_is_no_inventory_is_told(tmp_path: Path, text: str, mode: int, said: str) -> None:
@@ -92,6 +121,12 @@ def test_what_is_no_inventory_is_told(tmp_path: Path, text: str, mode: int, said
         fleet.hosts(written(tmp_path / "hosts", text, mode))
     assert said in str(error.value)
     assert "Traceback" not in str(error.value)
+
+
+def test_a_program_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventories, "READ_LIMIT_S", 3.0)
+    with pytest.raises(UsageError, match="gave no list of hosts within 3 s"):
+        fleet.hosts(written(tmp_path / "hosts", "#!/bin/sh\nexec sleep 60\n", 0o755))
 
 
 def ssh_of(**variables: Any) -> tuple[str, ...]:
