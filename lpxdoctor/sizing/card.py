@@ -22,6 +22,7 @@ _ECC_SHARE = 15 / 16  # GDDR has no memory of its own for ECC and gives up a six
 _SHARED_MEMORY = ("soc", "jetson")
 _SHOWN_SHARE = 0.02
 _NEAR = 5
+_SEVERAL = re.compile(r"(\d{1,2})\s*[xX*\u00d7]\s*(\S.{,60})")  # "2x NVIDIA L4"
 _ADVICE = 'Plan for a GPU by its name: --gpu "NVIDIA L4"'
 
 
@@ -69,6 +70,8 @@ def by_name(name: str) -> Card:
         UsageError: for a name that the table lacks, with those that are near; or that several GPUs share.
     """
     rows = knowledge.load().gpus
+    if several := _SEVERAL.fullmatch(name.strip()):
+        raise UsageError(f'--gpu names one GPU: type --gpu "{several[2]}" --tensor-parallel {several[1]}')
     wanted = _plain(name)
     found = [row for row in rows if wanted in (_plain(row.name), _plain(f"{row.name} {row.memory_gb}GB"))]
     if len(found) > 1:

@@ -1,17 +1,30 @@
 """What was typed for MODEL, as config and tensors, in; everything that sizing knows of the model out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lpxdoctor.errors import UsageError
 from lpxdoctor.sizing import families, names, precision
 from lpxdoctor.sizing.cache import Layer
-from lpxdoctor.sizing.fields import Fields
+from lpxdoctor.sizing.fields import Fields, shown
 from lpxdoctor.sizing.safetensors import Tensor
 from lpxdoctor.sizing.weights import Part, Weights
 
 # vLLM loads 32-bit checkpoints as 16 bit (config/model.py, _resolve_auto_dtype).
 _HALF_BYTES = 2
+_LENGTHS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "model_max_length",
+    "max_sequence_length",
+    "max_seq_length",
+    "seq_len",
+)
+_SCALED_ALREADY = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
+_FACTOR_MOST = 1 << 16
 _DTYPES = ("bfloat16", "float16", "float32", "half", "float", "auto")
 
 
@@ -84,7 +97,7 @@ def describe(fields: Fields, tensors: Sequence[Tensor], *, name: str, served: st
         layers=shape.layers if shape else families.assumed_layers(fields),
         half=_half(fields),
         kv_format=precision.stored_kv_format(quantization),
-        longest=fields.optional("max_position_embeddings", "n_positions", "max_seq_len"),
+        longest=longest(fields),
         hidden=fields.count("hidden_size", "n_embd"),
         vocabulary=fields.count("vocab_size"),
         inner=_inner(fields),
@@ -138,6 +151,30 @@ def _from_config(fields: Fields, shape: families.Shape | None, scheme: str) -> W
         experts_per_token=shape.experts_per_token,
         exact=False,
     )
+
+
+def longest(fields: Fields) -> int | None:
+    """Return the longest context that the engine accepts for a config, None where nothing bounds it.
+
+    As vLLM 0.32 has it (config/model.py, _get_and_verify_max_len): of several limits the least, times the factor of a
+    rotary scaling unless that kind leaves its limit scaled already.
+    """
+    found = [length for name in _LENGTHS if (length := fields.optional(name)) is not None]
+    if not found:
+        return None
+    given = fields.part("rope_scaling") or fields.part("rope_parameters")
+    parts: list[Mapping[str, Any]] = [part for part in given.values() if isinstance(part, dict)]
+    parts = parts or [given]  # else one for each kind of layers
+    factor = 1.0
+    for part in parts:
+        kind, by = part.get("rope_type", part.get("type", "default")), part.get("factor")
+        if kind not in _SCALED_ALREADY and isinstance(by, int | float) and not isinstance(by, bool):
+            factor = float(by)
+    if not 1 <= factor <= _FACTOR_MOST:
+        raise fields.wrong(
+            "rope_scaling", f"has the factor {shown(factor)}, and must have one from 1 to {_FACTOR_MOST}"
+        )
+    return int(min(found) * factor) if "gemma3" not in _type(fields) else min(found)
 
 
 def _type(fields: Fields) -> str:

@@ -76,10 +76,14 @@ def stored_scheme(quantization: Mapping[str, Any]) -> str:
 
 
 def _compressed(quantization: Mapping[str, Any]) -> str:
-    """Return the format of a compressed-tensors checkpoint: that of its first group's weights."""
+    """Return the format of a compressed-tensors checkpoint: that of all its groups' weights, "other" for a mixture."""
     groups = quantization.get("config_groups")
-    first = next(iter(groups.values()), None) if isinstance(groups, dict) else None
-    weights = first.get("weights") if isinstance(first, dict) else None
+    found = {_group(group) for group in groups.values()} if isinstance(groups, dict) else set[str]()
+    return found.pop() if len(found) == 1 else "other"
+
+
+def _group(group: Any) -> str:
+    weights = group.get("weights") if isinstance(group, dict) else None
     if not isinstance(weights, dict):
         return "other"
     kinds = {("int", 4): "int4", ("int", 8): "int8", ("float", 8): "fp8", ("float", 4): "nvfp4"}

@@ -44,6 +44,8 @@ def ways_out(model: Model, card: Card, choices: tuple[Option, ...], option: Opti
 
 def _ways_out(model: Model, card: Card, choices: tuple[Option, ...], option: Option) -> Iterator[str]:
     wanted = option.wish
+    if card.holders and (emptied := _emptied(model, card, option)):
+        yield emptied
     if option.longest:
         yield f"a shorter context: --context {option.longest}"
     if option.max_concurrency and wanted.concurrency:
@@ -58,6 +60,19 @@ def _ways_out(model: Model, card: Card, choices: tuple[Option, ...], option: Opt
             if any(same.fits and same.precision == option.precision for same in shared):
                 yield f"more GPUs: --tensor-parallel {count}" + ("" if card.alike >= count else f" ({count} such GPUs)")
                 return
+
+
+def _emptied(model: Model, card: Card, option: Option) -> str:
+    """Return that it fits once the others are gone, "" where it does not: one of them may be this very model."""
+    empty = replace(card, free_bytes=None, holders=())
+    same = next((one for one in options(model, empty, option.wish) if one.precision == option.precision), None)
+    if same is None or not same.fits:
+        return ""
+    held = ", ".join(card.holders)
+    return (
+        f"it fits the empty card, {same.max_concurrency} at once: end {held}, or plan as if it were: "
+        f'--gpu "{card.name}". Is that this very model, served already? Then lpxdoctor baseline measures it'
+    )
 
 
 def _gib(size: int) -> str:

@@ -11,6 +11,7 @@ from lpxdoctor.sizing.fields import Fields
 from lpxdoctor.sizing.model import Model, describe
 
 _CONFIG_MOST_BYTES = 20_000_000
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -26,6 +27,7 @@ def load(typed: str) -> Model:
         if path.is_dir():
             return of_directory(path)
         if path.is_file():
+            _refuse_others(path)
             fields = Fields(_config(path), str(path))
             return describe(fields, (), name=path.parent.resolve().name or typed, served=str(path.parent))
     except (OSError, ValueError) as error:  # a name too long, or with a null byte
@@ -40,10 +42,23 @@ def of_directory(directory: Path) -> Model:
     """Return the model of a directory; its weights from its files where it has any."""
     config = directory / "config.json"
     if not config.is_file():
+        for other in sorted(directory.iterdir()):
+            _refuse_others(other)
         raise UsageError(f"{directory} has no config.json: it is not the directory of a model")
     fields = Fields(_config(config), str(config))
     tensors = safetensors.of_directory(directory)
     return describe(fields, tensors, name=directory.resolve().name, served=str(directory))
+
+
+def _refuse_others(path: Path) -> None:
+    """Raise for a file of weights: one of llama.cpp, which is another engine's, or one that was typed for its model."""
+    if path.suffix == ".gguf":
+        raise UsageError(
+            f"{path} is a GGUF file, which llama.cpp serves: its quantizations and memory are not vLLM's. "
+            "Type the model that it was made from: its directory with config.json and safetensors files, or its hub id"
+        )
+    if path.suffix in _WEIGHTS:
+        raise UsageError(f"{path} holds weights and no config: type the directory with its config.json")
 
 
 def _config(path: Path) -> dict[str, Any]:

@@ -77,6 +77,7 @@ def test_a_model_from_evidence_of_a_host(qwen: str, tmp_path: Path, capsys: pyte
     [
         (["/nowhere", "--gpu", "L4"], 64, "no such file or directory"),
         (["MODEL", "--gpu", "L99"], 64, "Near it: "),
+        (["MODEL", "--gpu", "2x NVIDIA L4"], 64, 'type --gpu "NVIDIA L4" --tensor-parallel 2'),
         (["MODEL", "--gpu", "L4", "--from", "x.json"], 64, "type one of them"),
         (["MODEL", "--from", "/nowhere.json"], 64, "/nowhere.json"),
         (["MODEL", "--gpu", "L4", "--context", "0"], 64, "--context"),

@@ -41,14 +41,46 @@ PARAMETERS = {
 TOKEN_BYTES = {
     "LLAMA_31_8B": 131_072,
     "LLAMA_31_70B": 327_680,
+    "LLAMA_32_1B": 32_768,
     "QWEN_25_7B": 57_344,
+    "QWEN_25_05B": 12_288,
+    "QWEN_3_8B": 147_456,
     "QWEN_3_32B": 262_144,
-    "PHI_3_MINI": 393_216,  # MHA
+    "QWEN_3_30B_A3B": 98_304,
+    "QWEN_15_MOE": 196_608,  # MHA
+    "MISTRAL_7B_01": 131_072,
+    "MIXTRAL_8X7B": 131_072,
+    "GEMMA_2_9B": 344_064,  # heads of 256, not 3584 / 16
     "GEMMA_3_1B": 26_624,  # MQA
+    "PHI_3_MINI": 393_216,  # MHA
+    "PHI_4": 204_800,
+    "GPT_OSS_20B": 49_152,
     "GPT_OSS_120B": 73_728,
     "DEEPSEEK_V3": 70_272,
     "DEEPSEEK_V2_LITE": 31_104,
     "QWEN_3_NEXT_80B": 24_576,  # 12 of 48 layers attend
+}
+# The same on each of several GPUs: KV heads are shared out, and repeated where there are fewer than GPUs; the vector
+# of latent attention is on each in full.
+SHARED_BYTES = {
+    ("LLAMA_31_8B", 2): 65_536,
+    ("LLAMA_31_8B", 8): 16_384,
+    ("LLAMA_31_8B", 16): 16_384,
+    ("QWEN_25_7B", 4): 14_336,
+    ("GEMMA_3_1B", 4): 26_624,
+    ("QWEN_3_NEXT_80B", 8): 12_288,
+    ("DEEPSEEK_V3", 8): 70_272,
+}
+# In the other KV formats, by vLLM's own sizes: fp8 one byte; nvfp4 half a byte and an fp8 scale for every 16 elements.
+FORMAT_BYTES = {
+    ("LLAMA_31_8B", "fp8"): 65_536,
+    ("LLAMA_31_8B", "nvfp4"): 36_864,  # 32 layers x 8 heads x 2 x 72
+    ("LLAMA_31_8B", "fp8_per_token_head"): 67_584,  # 32 x 8 x 2 x (128 + 4)
+    ("LLAMA_31_8B", "int4_per_token_head"): 34_816,  # 32 x 8 x 2 x (64 + 4)
+    ("GPT_OSS_120B", "fp8"): 36_864,
+    ("DEEPSEEK_V3", "fp8"): 35_136,
+    ("DEEPSEEK_V3", "fp8_ds_mla"): 40_016,  # 61 x 656
+    ("DEEPSEEK_V3", "nvfp4_ds_mla"): 21_472,  # 61 x 352
 }
 
 
@@ -68,8 +100,18 @@ def test_a_token_takes_so_many_bytes(name: str) -> None:
     assert pool(read(name).layers, "auto", 2).token_bytes == TOKEN_BYTES[name]
 
 
+@pytest.mark.parametrize(("name", "gpus"), SHARED_BYTES)
+def test_on_each_of_several_gpus_a_token_takes_its_share(name: str, gpus: int) -> None:
+    assert pool(read(name).layers, "auto", 2, tensor_parallel=gpus).token_bytes == SHARED_BYTES[name, gpus]
+
+
+@pytest.mark.parametrize(("name", "form"), FORMAT_BYTES)
+def test_a_token_takes_fewer_bytes_in_other_formats(name: str, form: str) -> None:
+    assert pool(read(name).layers, form, 2).token_bytes == FORMAT_BYTES[name, form]
+
+
 def test_every_config_here_has_its_count() -> None:
-    assert {name for name in vars(configs) if name.isupper()} == set(PARAMETERS)
+    assert {name for name in vars(configs) if name.isupper()} == set(PARAMETERS) == set(TOKEN_BYTES)
 
 
 def test_a_tied_head_is_counted_once() -> None:

@@ -9,6 +9,8 @@ import pytest
 from lpxdoctor.sizing.precision import LOWER, stored_kv_format, stored_scheme, stored_tally
 from lpxdoctor.sizing.weights import Part, Weights
 
+FP8_GROUP = {"weights": {"num_bits": 8, "type": "float"}}
+INT4_GROUP = {"weights": {"num_bits": 4, "type": "int"}}
 GROUP = {"targets": ["Linear"]}
 
 
@@ -46,6 +48,10 @@ GROUP = {"targets": ["Linear"]}
         ),
         ({"quant_method": "compressed-tensors", "config_groups": {"g": GROUP}}, "other"),
         ({"quant_method": "compressed-tensors", "config_groups": []}, "other"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": FP8_GROUP, "b": FP8_GROUP}}, "fp8"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": FP8_GROUP, "b": GROUP}}, "other"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": FP8_GROUP, "b": INT4_GROUP}}, "other"),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "other"),
         ({"quant_method": "awq", "bits": []}, "other"),
         ({"quant_method": ["fp8"]}, "other"),
         ({"bits": 4}, "other"),

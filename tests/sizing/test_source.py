@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lpxdoctor.errors import DoctorError, UsageError
 from lpxdoctor.report.plan import to_json
+from lpxdoctor.sizing.cache import FORMATS
 from lpxdoctor.sizing.card import by_name
 from lpxdoctor.sizing.families import known
 from lpxdoctor.sizing.fields import Fields
@@ -155,16 +156,36 @@ FIELDS = sorted(
         *("no_rope_layers", "moe_layers", "interleave_moe_layer_step", "intermediate_size_mlp", "text_config", "dtype"),
         *("moe_num_experts", "moe_k", "moe_layer_start_index", "moe_layer_end_index", "layers_block_type", "use_bias"),
         *("index_topk", "index_n_heads", "index_head_dim", "vision_config", "compression_config", "moe_latent_size"),
+        *("rope_scaling", "rope_parameters", "max_seq_len", "model_max_length", "quantization_config"),
     }
 )
 TYPES = (*known(), "brand_new", "")
 
 
-def planned_or_refused(config: dict[str, Any]) -> None:
+# What the two objects inside a config are made of.
+PARTS = st.dictionaries(
+    st.sampled_from(
+        "quant_method bits w_bit config_groups weights num_bits type quantization quant_algo kv_cache_quant_algo "
+        "load_in_8bit rope_type factor full_attention sliding_attention".split()
+    ),
+    st.one_of(
+        VALUES,
+        st.sampled_from(
+            ["compressed-tensors", "modelopt", "awq", "gptq", "bitsandbytes", "fp8", "NVFP4", "FP8", "yarn"]
+        ),
+        st.dictionaries(st.sampled_from(["g", "weights", "quant_algo", "factor", "rope_type"]), VALUES, max_size=3),
+    ),
+    max_size=6,
+)
+
+
+def planned_or_refused(config: dict[str, Any], kv_format: str = "auto", parallel: int = 1) -> None:
     """Plan a config; the only exception is an error for people."""
     with suppress(DoctorError):
         model = describe(Fields(config, "config.json"), (), name="any", served="any")
-        asked = wish(model, context=None, concurrency=None, precision=None, kv_format="auto", tensor_parallel=1)
+        asked = wish(
+            model, context=None, concurrency=None, precision=None, kv_format=kv_format, tensor_parallel=parallel
+        )
         assert json.loads(to_json(plan(model, by_name("NVIDIA L4"), asked)))["fits"] in (True, False)
 
 
@@ -188,3 +209,55 @@ def test_a_real_config_with_some_fields_absurd_or_missing_is_a_model_or_one_erro
     config["num_hidden_layers"] = min(config.get("num_hidden_layers", 4), 4)
     config.pop("layer_types", None)
     planned_or_refused({**config, "model_type": kind, **absurd})
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from([name for name in vars(configs) if name.isupper()]),
+    st.sampled_from(["quantization_config", "compression_config", "rope_scaling", "rope_parameters", "text_config"]),
+    PARTS,
+    st.sampled_from(FORMATS),
+    st.sampled_from([1, 2, 3, 8, 64]),
+)
+def test_any_object_inside_a_real_config_in_any_kv_format_on_any_number_of_gpus(
+    name: str, part: str, inner: dict[str, Any], kv_format: str, parallel: int
+) -> None:
+    config = {**getattr(configs, name), "num_hidden_layers": 4, part: inner}
+    config.pop("layer_types", None)
+    planned_or_refused(config, kv_format, parallel)
+
+
+@pytest.mark.parametrize("name", ["m-Q4_K_M.gguf", "model.safetensors", "pytorch_model.bin"])
+def test_files_of_weights_are_not_a_config(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"GGUF\x03\x00\x00\x00" * 100)
+    said = "llama.cpp serves.*its hub id" if name.endswith("gguf") else "holds weights and no config"
+    for typed in (tmp_path / name, tmp_path):  # the directory has no config.json either
+        with pytest.raises(UsageError, match=said):
+            load(str(typed))
+
+
+@pytest.mark.parametrize(
+    ("fields", "longest"),
+    [
+        ({}, 131072),
+        ({"max_position_embeddings": None}, None),
+        ({"rope_scaling": None}, 131072),
+        ({"rope_scaling": {"type": "linear", "factor": 4.0}}, 524288),
+        ({"rope_parameters": {"rope_type": "dynamic", "factor": 2}}, 262144),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 131072),  # Llama 3.1
+        ({"rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}}, 131072),
+        ({"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0}, "x": 1}}, 1048576),
+        ({"model_type": "gemma3_text", "rope_scaling": {"rope_type": "linear", "factor": 8.0}}, 131072),
+        ({"model_max_length": 8192}, 8192),
+    ],
+)
+def test_the_longest_context_is_the_engines(fields: dict[str, Any], longest: int | None) -> None:
+    model = describe(Fields({**configs.LLAMA_31_8B, **fields}, "x"), (), name="any", served="any")
+    assert model.longest == longest
+
+
+@pytest.mark.parametrize("factor", [0, -1, 0.5, 1e12, float("nan"), float("inf")])
+def test_an_absurd_rotary_factor_is_an_error(factor: float) -> None:
+    config = {**configs.LLAMA_31_8B, "rope_scaling": {"rope_type": "linear", "factor": factor}}
+    with pytest.raises(UsageError, match="rope_scaling has the factor"):
+        describe(Fields(config, "x"), (), name="any", served="any")
