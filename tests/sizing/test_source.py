@@ -165,8 +165,23 @@ TYPES = (*known(), "brand_new", "")
 # What the two objects inside a config are made of.
 PARTS = st.dictionaries(
     st.sampled_from(
-        "quant_method bits w_bit config_groups weights num_bits type quantization quant_algo kv_cache_quant_algo "
-        "load_in_8bit rope_type factor full_attention sliding_attention".split()
+        [
+            "quant_method",
+            "bits",
+            "w_bit",
+            "config_groups",
+            "weights",
+            "num_bits",
+            "type",
+            "quantization",
+            "quant_algo",
+            "kv_cache_quant_algo",
+            "load_in_8bit",
+            "rope_type",
+            "factor",
+            "full_attention",
+            "sliding_attention",
+        ]
     ),
     st.one_of(
         VALUES,
