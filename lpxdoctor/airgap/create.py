@@ -4,23 +4,26 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from lpxdoctor import __version__, galaxy
 from lpxdoctor.airgap import apt, apt_sources, archive, dnf, dnf_sources, images, wheels
-from lpxdoctor.airgap.manifest import Item, Manifest, System
+from lpxdoctor.airgap.manifest import Image, Item, Manifest, System
 from lpxdoctor.airgap.target import Target
 from lpxdoctor.airgap.words import Plan, plan
 from lpxdoctor.errors import SetupError, UsageError
 
-# Not to be carried about: to be given again where the bundle is applied.
-_SECRET = re.compile("password|secret|token")
+# Not to be carried about: what is secret is given again where the bundle is applied, and mirrors, whose URLs may have
+# a password in them, are not asked there.
+_LEFT_OUT = re.compile("password|secret|token|^mirror_")
+_USER = re.compile("//[^/@]*@")
 # What Ansible's own modules import on a host: the package manager's, which dnf itself depends on, and Docker's.
 _FOR_MODULES = {"apt": ("python3-apt", "python3-requests"), "dnf": ("python3-requests",)}
 
@@ -92,21 +95,22 @@ def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_s
     found_wheels = wheels.fetch(target, content / "wheels", work, int(created.timestamp()))
     on_step("Copy Ansible's collections")
     collections = _collections(place / "ansible_collections", content / "collections")
+    saved: list[Image] = []
     for reference in wanted.images:
         on_step(f"Save the image {reference}")
-    saved = images.fetch(wanted.images, target, content / "images")
+        saved.append(images.fetch(reference, target, content / "images"))
     given = {**planned.variables, **wanted.variables}
     return Manifest(
         created=created.isoformat(timespec="seconds"),
         lpxdoctor=__version__,
         target=msgspec.convert(target, System, from_attributes=True),
         words=wanted.words,
-        variables={name: value for name, value in given.items() if not _SECRET.search(name)},
+        variables={name: value for name, value in given.items() if not _LEFT_OUT.search(name)},
         install=install,
-        packages=packages,
-        wheels=found_wheels,
+        packages=_public(packages),
+        wheels=_public(found_wheels),
         collections=collections,
-        images=saved,
+        images=tuple(saved),
         files=archive.files_below(content),
     )
 
@@ -121,6 +125,11 @@ def packager(planned: Plan, target: Target, variables: Mapping[str, Any], work: 
     by_apt = apt.Root(directory, target)
     by_apt.prepare(apt_sources.of(target, planned.sources, variables, work), planned.preferences)
     return by_apt
+
+
+def _public(items: Iterable[Item]) -> tuple[Item, ...]:
+    """Return items whose sources tell nobody's password."""
+    return tuple(structs.replace(item, source=_USER.sub("//", item.source)) for item in items)
 
 
 def _created() -> datetime:

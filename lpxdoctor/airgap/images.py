@@ -1,7 +1,6 @@
-"""Save container images: references in; what `docker load` takes, with the id that a host will know it by, out."""
+"""Save a container image: a reference in; what `docker load` takes, with the id that a host will know it by, out."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,16 +17,12 @@ class _Inspected(msgspec.Struct, rename="pascal"):
     repo_digests: tuple[str, ...] | None = None
 
 
-def fetch(references: Sequence[str], target: Target, directory: Path) -> tuple[Image, ...]:
-    """Save images that this machine's Docker Engine has, after pulling those that it has not.
+def fetch(reference: str, target: Target, directory: Path) -> Image:
+    """Save an image that this machine's Docker Engine has, after pulling it where it has not.
 
     Raises:
-        SetupError: no engine answers, a registry refuses, or an image is of another architecture.
+        SetupError: no engine answers, a registry refuses, or the image is of another architecture.
     """
-    return tuple(_saved(reference, target, directory) for reference in references)
-
-
-def _saved(reference: str, target: Target, directory: Path) -> Image:
     try:
         found = _inspect(reference)
     except SetupError:

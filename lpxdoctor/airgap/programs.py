@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,7 +18,6 @@ def said_by(
     *,
     env: Mapping[str, str] = MappingProxyType({}),
     to: Path | None = None,
-    directory: Path | None = None,
 ) -> str:
     """Return a program's standard output, "" where it goes to a file.
 
@@ -26,13 +26,8 @@ def said_by(
     """
     settings = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **env}
     try:
-        if to is None:
-            done = subprocess.run(argv, env=settings, cwd=directory, capture_output=True, timeout=LIMIT_S, check=False)
-        else:
-            with to.open("wb") as file:
-                done = subprocess.run(
-                    argv, env=settings, stdout=file, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False
-                )
+        with to.open("wb") if to else nullcontext(subprocess.PIPE) as out:
+            done = subprocess.run(argv, env=settings, stdout=out, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
     except FileNotFoundError as error:
         raise SetupError(
             f"{what}: there is no {argv[0]} on this machine ({error}).\nInstall it, and run this again."

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -167,12 +168,16 @@ def _own(directory: Path, epoch: int) -> Item:
     """Return the wheel of lpxdoctor itself: built from the checkout that runs, else this version from an index."""
     checkout = (_CHECKOUT / "pyproject.toml").is_file()
     what = f"The wheel of lpxdoctor {__version__} itself could not be had"
-    verb = (
-        ("wheel", "--quiet", "--no-deps", "--wheel-dir") if checkout else ("download", "--quiet", "--no-deps", "--dest")
-    )
+    verb = ("wheel", "--wheel-dir") if checkout else ("download", "--dest")
+    # The lock files have the build backend: with it, nothing is downloaded to build.
+    options = ("--no-build-isolation",) if checkout and find_spec("hatchling") else ()
     wanted = str(_CHECKOUT) if checkout else f"{PACKAGE}=={__version__}"
     # Set for builds: a wheel's members have this time.
-    said_by((*_PIP, *verb, str(directory), wanted), what, env={"SOURCE_DATE_EPOCH": str(epoch)})
+    said_by(
+        (*_PIP, *verb, str(directory), "--quiet", "--no-deps", *options, wanted),
+        what,
+        env={"SOURCE_DATE_EPOCH": str(epoch)},
+    )
     (file,) = directory.glob(f"{PACKAGE}-*.whl")
     return Item(
         name=PACKAGE,
