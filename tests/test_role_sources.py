@@ -209,7 +209,7 @@ PACKAGE_TASKS = list(package_tasks())
 
 def test_the_tasks_that_install_are_seen() -> None:
     seen = {task["file"] for _, task, _ in PACKAGE_TASKS}
-    assert {"sources/install.yml", "driver/install_apt.yml", "driver/packages_dnf.yml", "driver/nvidia_key.yml"} <= seen
+    assert {"sources/install.yml", "driver/install_apt.yml", "driver/install_dnf.yml", "driver/nvidia_key.yml"} <= seen
     assert {"container/source.yml", "driver/sources.yml", "driver/kernels.yml"} <= seen
 
 

@@ -12,6 +12,7 @@ import yaml
 from docs import gpu_table
 from lpxdoctor import bundled, catalog
 from lpxdoctor.facts.packages import Package
+from lpxdoctor.fix import catalogue
 from tests.role_modules import loaded
 from tests.test_playbooks import read
 
@@ -41,6 +42,30 @@ def test_every_check_that_names_a_role_has_a_tag_in_it(word: str) -> None:
     assert checks <= tags(word)
     known = {check.id for check in catalog.load(None)}
     assert {tag for tag in tags(word) if "." in tag} <= known  # and no tag is of a check that is gone
+
+
+def test_what_brings_packages_holds_them_too() -> None:
+    tasks = catalogue.load()["driver"]
+    installs = re.compile(
+        r"Install (the driver|again|by)|Choose the stream|Remove (modules|what)"
+    )
+    ids = {tag for task in tasks if installs.match(task.name) for tag in task.tags if "." in tag}
+    (hold,) = [task for task in tasks if task.name.startswith("Hold the driver's packages")]
+    assert {"driver.wrong-module-flavour", "fabric.manager-not-installed", "cuda.no-image-runs"} <= ids
+    assert {id_ for id_ in ids if not id_.startswith("fabric.")} <= hold.tags
+    assert "fabric.manager-not-installed" in hold.tags
+    assert "interrupts" not in hold.tags  # a plan would say of it what is not so
+
+
+def test_what_moves_a_driver_comes_after_the_look_at_gpu_work() -> None:
+    """Of all tasks: one that interrupts is preceded, within what an illness has run, by the role drain."""
+    tasks = [task for task in catalogue.load()["driver"] if "interrupts" in task.tags]
+    looks = "Look for work on the GPUs"
+    moving = re.compile(r"Install (the driver|again)|Choose the stream|Remove |Let go what|Install Fabric")
+    for id_ in sorted({tag for task in tasks for tag in task.tags if "." in tag}):
+        names = [task.name for task in tasks if id_ in task.tags or "always" in task.tags]
+        first = next((index for index, name in enumerate(names) if moving.match(name)), None)
+        assert first is None or looks in names[:first], (id_, names)
 
 
 def test_what_the_role_knows_of_gpus_is_what_lpxdoctor_knows() -> None:
@@ -335,6 +360,25 @@ def test_dkms_needs_kernels_with_headers_and_names_what_the_compiler_said(
     monkeypatch.setattr(dkms, "NEEDED_MIB", 0)
     with pytest.raises(Exception, match="implicit declaration"):
         dkms.bring_up_to_date(tmp_path, "", rebuild=False, check=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "damaged"),
+    [
+        ("", False),
+        ("missing     /usr/lib/nvidia/current/nvidia-smi\n", True),
+        ("??5??????   /usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03\n", True),
+        ("??5?????? c /etc/nvidia/nvidia-load.conf\nmissing   c /etc/x\n", False),
+        ("S.5....T.    /usr/bin/nvidia-smi\n", True),
+        (".......T.    /usr/bin/nvidia-smi\n", False),  # only its time
+    ],
+)
+def test_a_package_that_lost_files_is_told_from_one_whose_settings_were_changed(
+    said: str, damaged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = loaded("driver", "driver_damaged")
+    monkeypatch.setattr(module.subprocess, "run", lambda *_, **__: type("Done", (), {"stdout": said}))
+    assert module.is_damaged("nvidia-smi", apt=True) == damaged
 
 
 def test_secure_boot_asks_for_a_key_only_where_dkms_builds(tmp_path: Path) -> None:
