@@ -3,9 +3,10 @@
 import gzip
 import hashlib
 import importlib.util
+import io
 import lzma
+import os
 import tarfile
-import tempfile
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import IO, cast
 
 import msgspec
 
-from lpxdoctor import bundled
+from lpxdoctor import bundled, files
 from lpxdoctor.airgap.manifest import File, Manifest, decode, encode
 from lpxdoctor.errors import SetupError, UsageError
 
@@ -39,16 +40,14 @@ def write(output: Path, manifest: Manifest, directory: Path) -> str:
         SetupError: it cannot be written; nothing is left of it.
     """
     content = encode(manifest)
+    temporary = output.with_name(f".{output.name}-{os.getpid()}")
     try:
-        with tempfile.NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}-", delete=False) as file:
-            temporary = Path(file.name)
-            try:
-                _fill(cast("IO[bytes]", file), output, content, manifest, directory)
-                temporary.chmod(0o644)
-                temporary.replace(output)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+        try:
+            with temporary.open("wb") as file:
+                _fill(file, output, content, manifest, directory)
+            temporary.replace(output)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise SetupError(
             f"{output} cannot be written: {error.strerror or error}.\nGive -o a place with more room, or another one."
@@ -57,11 +56,10 @@ def write(output: Path, manifest: Manifest, directory: Path) -> str:
 
 
 def check_name(output: Path) -> None:
-    """Raise UsageError where the archive's name says no form that can be written, or its directory is not there."""
+    """Raise UsageError where the archive's name says no form that can be written, or it cannot be written there."""
     if not output.name.endswith(SUFFIXES):
         raise UsageError(f"{output}: name it with one of {', '.join(SUFFIXES)}, which every host's Python can read.")
-    if not output.absolute().parent.is_dir():
-        raise UsageError(f"{output}: there is no directory {output.absolute().parent}.\nMake it first.")
+    files.check_writable(output)
 
 
 def show(archive: Path) -> tuple[Manifest, str]:
@@ -110,10 +108,7 @@ def _file(path: Path) -> File:
 
 def _fill(file: IO[bytes], output: Path, content: bytes, manifest: Manifest, directory: Path) -> None:
     with _compressed(file, output) as stream, tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT) as tar:
-        with tempfile.TemporaryFile() as first:
-            first.write(content)
-            first.seek(0)
-            tar.addfile(_member("manifest.json", len(content)), first)
+        tar.addfile(_member("manifest.json", len(content)), io.BytesIO(content))
         for name, told in sorted(manifest.files.items()):
             with (directory / name).open("rb") as packed:
                 tar.addfile(_member(name, told.size), packed)

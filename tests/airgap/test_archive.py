@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import resource
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -183,3 +184,20 @@ def test_where_it_cannot_be_written_nothing_is_left(tmp_path: Path) -> None:
     for name in ("bundle.zip", "bundle.tar.zst", "none/bundle.tar"):
         with pytest.raises(UsageError):
             archive.check_name(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", archive.SUFFIXES)
+def test_where_there_is_no_room_for_the_last_bytes_the_former_one_stays(suffix: str, tmp_path: Path) -> None:
+    """They are written when the file is closed; a limit on the size of files is a full disk to a program."""
+    file = written(tmp_path / f"bundle{suffix}")
+    whole, directory = file.read_bytes(), file.with_name(f"{file.name}.content")
+    told = manifest_of(directory)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) - 1, hard))
+    try:
+        with pytest.raises(SetupError, match="cannot be written"):
+            archive.write(file, told, directory)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert file.read_bytes() == whole
+    assert sorted(path.name for path in tmp_path.iterdir()) == [file.name, f"{file.name}.content"]

@@ -1,28 +1,27 @@
-"""A host without a network gets Docker and an image from a bundle alone; every other bundle changes nothing there."""
+"""A bare host without a network gets Docker and an image from a bundle alone; every other bundle changes nothing."""
 
 import io
 import json
 import platform
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from lpxdoctor.airgap import archive, wheels
+from lpxdoctor.airgap import apt, archive, create, wheels, words
 from lpxdoctor.airgap.target import TARGETS
 from tests.airgap.bundles import written
-from tests.lab.engine import docker, run
-from tests.lab.fixtures import HostStarter
-from tests.lab.hosts import Engine, Host, write_inventory
+from tests.lab.engine import LAB, build, docker, run
+from tests.lab.hosts import Engine, Host, started_host, write_inventory
 from tests.lab.said import Doctor, one_error, with_variables
 
 IMAGE = "lpxdoctor-lab/tiny:bundle"
 OURS = next(one for one in TARGETS if one.codename == platform.freedesktop_os_release()["VERSION_CODENAME"])
 OTHER = next(one for one in TARGETS if one is not OURS)
+OWN_BRANCH = {"12": "535", "13": "550"}  # of the driver, in Debian's archive
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,10 @@ def made(doctor: Doctor, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @pytest.fixture(scope="module")
-def host(start_host: HostStarter) -> Iterator[Host]:
+def host(docker_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """Yield a host without Docker that answers SSH from its bridge, and has no route to anything else."""
-    with start_host("lab-offline", Engine.OWN) as started:
-        started.ssh("apt-get purge -q -y --autoremove docker.io containerd runc", timeout_s=120)
+    bare = build(LAB / "build", Engine.NONE.value)
+    with started_host("lab-offline", Engine.OWN, tmp_path_factory.mktemp("offline"), image=bare) as started:
         pid = docker("inspect", "--format", "{{.State.Pid}}", started.container_id)
         run("nsenter", "--target", pid, "--net", "ip", "route", "del", "default")
         yield started
@@ -66,15 +65,7 @@ def inventory(host: Host, tmp_path: Path) -> Path:
 
 
 def test_the_host_has_no_network(host: Host) -> None:
-    options = "-o Acquire::Retries=0 -o Acquire::http::Timeout=3 -o APT::Update::Error-Mode=any"
-    asked = subprocess.run(
-        ("ssh", *host.ssh_options(), "-p", str(host.port), "root@127.0.0.1", f"apt-get update {options}"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert asked.returncode != 0
+    assert "default" not in host.ssh("ip route")
     assert "docker" not in host.ssh("ls /usr/bin /usr/sbin")
 
 
@@ -132,3 +123,52 @@ def test_lpxdoctor_can_be_installed_from_it(made: Made, tmp_path: Path) -> None:
     told = run(*pip, *offline, *wheels.options_for(OURS), "--report", "-", "lpxdoctor")
     names = {row["metadata"]["name"] for row in json.loads(told)["install"]}
     assert {"lpxdoctor", "ansible-core", "ansible-runner", "msgspec"} <= names
+
+
+def kernel() -> str:
+    """Return the release of the distribution's newest kernel."""
+    told = run("apt-cache", "depends", f"linux-image-{OURS.architecture}")
+    return told.partition("Depends: linux-image-")[2].split()[0]
+
+
+@pytest.mark.skipif(OURS.distribution != "debian", reason="kernels and drivers are named as Debian names them")
+def test_a_bare_host_needs_nothing_besides(host: Host, collections: Path, tmp_path: Path) -> None:
+    """For every word, the driver's headers and compiler too; by the index alone, for apt says what it would install."""
+    variables = {"driver_branch": OWN_BRANCH[OURS.version], "container_toolkit": False}
+    planned = words.plan(words.WORDS, OURS, (kernel(),), variables, collections)
+    root = create.packager(planned, OURS, variables, tmp_path)
+    assert isinstance(root, apt.Root)
+    found = [f"{item.name}={item.version}" for item in root.resolved(planned.packages, planned.optional)]
+    index = run("env", *(f"{name}={value}" for name, value in root.env.items()), "apt-cache", "show", *found)
+    with tarfile.open(tmp_path / "index.tar", "w") as tar:
+        (tmp_path / "Packages").write_text(index)
+        tar.add(tmp_path / "Packages", "srv/offline/Packages")
+    docker("cp", "-", f"{host.container_id}:/", stdin=(tmp_path / "index.tar").read_bytes())
+    settings = (
+        "Dir::Etc::sourcelist=/srv/offline/list",
+        "Dir::Etc::sourceparts=none",
+        "Dir::State::lists=/srv/offline/lists",
+    )
+    own = " ".join(f"-o {setting}" for setting in settings)
+    host.ssh("mkdir -p /srv/offline/lists/partial; echo 'deb [trusted=yes] file:/srv/offline ./' > /srv/offline/list")
+    host.ssh(f"apt-get update {own}")
+    wanted = " ".join(f"'{name}'" for name in planned.packages)
+    said = host.ssh(f"apt-get install --simulate --no-install-recommends {own} {wanted}")
+    installed = {line.split()[1] for line in said.splitlines() if line.startswith("Inst ")}
+    assert {
+        "dkms",
+        "gcc",
+        "make",
+        f"linux-headers-{kernel()}",
+        "nvidia-kernel-dkms",
+        "docker.io",
+        "mokutil",
+    } <= installed
+
+
+def test_packages_of_another_architecture_are_real_ones(tmp_path: Path) -> None:
+    target = replace(OURS, architecture="arm64", components=("main",))
+    items = create.packager(words.Plan(), target, {}, tmp_path).fetch(("hello",), (), tmp_path / "packages")
+    assert {"hello", "libc6"} <= {item.name for item in items}
+    (file,) = (tmp_path / item.file for item in items if item.name == "hello")
+    assert run("dpkg-deb", "--field", file, "Architecture") == "arm64"
