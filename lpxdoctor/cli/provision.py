@@ -11,6 +11,7 @@ import msgspec
 from click.core import ParameterSource
 
 from lpxdoctor import fleet, inventory, policy
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._rollout import progress
 from lpxdoctor.deploy.request import checked_name
@@ -31,21 +32,25 @@ _SERIAL_HELP = "Hosts at once after the canary: 5, 10% or 1,10%,50%.  [default: 
 
 @click.command("provision")
 @click.argument("playbooks", nargs=-1, metavar="[WORD]...", type=click.Choice(WORDS))
-@click.option(
-    "-i", "--inventory", "hosts", required=True, metavar="HOSTS", help="An inventory, or USER@HOST[:PORT],..."
-)
+@_options.inventory(required=True)
 @click.option("--serial", default="10%", metavar="SIZES", help=_SERIAL_HELP)
 @click.option(
     "--max-fail", type=click.IntRange(1), default=1, show_default=True, help="Failed hosts at which it stops."
 )
-@click.option("--vars", "variables", metavar="FILE", help="Variables of the roles; with engine_model an engine too.")
-@click.option("--name", default="vllm", show_default=True, help="Name of the engine.")
+@click.option(
+    "--vars",
+    "variables",
+    metavar="FILE",
+    help="Variables of the roles, in YAML or JSON; with engine_model an engine too.",
+)
+@click.option("--name", metavar="NAME", default="vllm", show_default=True, help="Name of the engine.")
+@click.option("--variant", metavar="NAME", help="Instead of the first pinned engine that runs on the host.")
 @click.option("--reboot", is_flag=True, help="Reboot where something counts from the next boot on only.")
 @click.option("--plan", is_flag=True, help="Change nothing; show the batches.")
 @click.option("--resume", is_flag=True, help="Go on with the last run on this inventory; what is typed besides is new.")
-@click.option("--no-container-test", is_flag=True, help="Do not prove GPU passthrough by starting containers.")
+@_options.container_test()
 @click.option("--policy", metavar="FILE", help="Instead of /etc/lpxdoctor/policy.toml.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@_options.output_format()
 @click.pass_context
 def command(context: click.Context, /, *, hosts: str, plan: bool, resume: bool, form: str, **options: Any) -> int:
     """Bring servers to a state in which they serve: the first one alone, then batch by batch.
@@ -87,6 +92,7 @@ def _wished(options: Mapping[str, Any]) -> dict[str, Any]:
         "serial": parse(options["serial"]),
         "max_fail": options["max_fail"],
         "name": checked_name(options["name"]),
+        "variant": options["variant"],
         "reboot": options["reboot"],
         "container_test": not options["no_container_test"],
         "variables": _resolved(options["variables"] or ""),
@@ -109,6 +115,7 @@ def _run(former: Record | None, wishes: Wishes, *, plan: bool) -> Result | None:
             variables=given,
             playbooks=wishes.playbooks,
             name=wishes.name,
+            variant=wishes.variant,
             reboot=wishes.reboot,
             container_test=wishes.container_test,
             policy=site,

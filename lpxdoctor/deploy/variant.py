@@ -70,11 +70,16 @@ def choose(host: GpuHost, catalogue: Catalogue, wanted: str | None = None) -> Ch
     return _image(image, host, catalogue, f"driver {host.driver} and CUDA {image.cuda}: {judged.way.value}", judged)
 
 
-def _named(host: GpuHost, catalogue: Catalogue, wanted: str) -> Choice:
+def named(catalogue: Catalogue, wanted: str) -> Image | Built:
+    """Return the variant of a name; UsageError where there is none."""
     by_name = {variant.name: variant for variant in variants(catalogue)}
     if wanted not in by_name:
         raise UsageError(f"There is no variant {wanted}.\nThere are: {', '.join(by_name)}.")
-    variant = by_name[wanted]
+    return by_name[wanted]
+
+
+def _named(host: GpuHost, catalogue: Catalogue, wanted: str) -> Choice:
+    variant = named(catalogue, wanted)
     if isinstance(variant, Built):
         return _built(variant, "asked for")
     judged = verdict.of_image(variant, host.driver, _cards(host)) if host.driver else None

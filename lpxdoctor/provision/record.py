@@ -32,6 +32,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reboot: bool = False
     container_test: bool = True
     variables: str = ""  # a file
+    variant: str | None = None  # of the engine
     policy: str = ""  # a file
 
 

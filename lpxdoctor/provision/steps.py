@@ -15,6 +15,7 @@ from lpxdoctor.decode.target import reached
 from lpxdoctor.deploy import failures as engine_failures
 from lpxdoctor.deploy import rollout
 from lpxdoctor.deploy.request import Request, known_variables
+from lpxdoctor.deploy.variant import catalogue, named
 from lpxdoctor.errors import DeployError, MeasureError, SetupError, UsageError
 from lpxdoctor.evaluate import Judgement, evaluate, probes_of
 from lpxdoctor.evidence import Evidence
@@ -40,6 +41,7 @@ class Job:
     variables: Mapping[str, Any]  # of the roles, for every host
     playbooks: tuple[str, ...]
     name: str  # of the engine
+    variant: str | None
     reboot: bool
     container_test: bool
     policy: Policy
@@ -54,8 +56,10 @@ def of(job: Job) -> Mapping[Phase, Step]:
         "playbooks": lambda names, _: _play(job, rest, names),
         "check": lambda names, _: _check(job, names),
     }
+    if job.variant is not None:
+        named(catalogue(), job.variant)  # refused now, and not when hosts were changed already
     if "engine_model" in engine:
-        request = Request(name=job.name, variables=engine)
+        request = Request(name=job.name, variables=engine, variant=job.variant)
         steps["deploy"] = lambda names, _: _deploy(job, request, names)
         steps["baseline"] = lambda names, canary: {name: _baseline(job, name, canary) for name in names}
     return steps
