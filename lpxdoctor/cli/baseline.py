@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from lpxdoctor import policy
+from lpxdoctor.cli import _options
 from lpxdoctor.decode import store
 from lpxdoctor.decode.gpu import sampled
 from lpxdoctor.decode.hooks import Hooks, Progress
@@ -23,7 +24,6 @@ from lpxdoctor.decode.slo import targets
 from lpxdoctor.decode.target import KEY_VARIABLE, reached
 from lpxdoctor.decode.verdict import concluded
 
-FORMATS = ("text", "json", "html")
 ENDPOINTS = ("completions", "chat")
 _USUAL = (1, 8, 32)
 _LEAST_FOR_SLO = 60
@@ -73,7 +73,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 
 @click.command("baseline")
 @click.argument("target", required=False)
-@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="Every deployment recorded on these hosts, in turn.")
+@_options.inventory("Every deployment recorded there, in turn.")
 @click.option("--model", metavar="NAME", help="Which of the served models.  [default: the only one]")
 @click.option(
     "--concurrency",
@@ -90,7 +90,13 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     help="Climb (powers of two without numbers), end where it tells nothing more, name the knee and its cause.",
 )
 @click.option("--slo", metavar="TARGETS", help="Find the most at once whose p95 holds, as tpot=20ms,ttft=500ms.")
-@click.option("--repeats", type=click.IntRange(1, 100), default=1, help="Measure all of --concurrency so often.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Measure all of --concurrency so often.",
+)
 @click.option(
     "--requests",
     type=click.IntRange(1, _MOST),
@@ -104,7 +110,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 )
 @click.option("--model-config", metavar="DIR", help="The model's directory here, for the ceiling of each line.")
 @click.option("--from", "source", metavar="PROFILE", help="Show a kept profile again: a file, an id, or last.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@_options.output_format(("text", "json", "html"))
 @click.option("--name", "keep_as", metavar="NAME", callback=_name, help="Keep the profile under this name too.")
 @click.option("--against", "earlier", metavar="NAME", help="Compare with a baseline: a file, an id, a name, last.")
 @click.option("--evidence", metavar="FILE", help="What `collect` saw of the engine's host: the profile keeps its id.")

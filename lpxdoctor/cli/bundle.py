@@ -8,10 +8,9 @@ import click
 
 from lpxdoctor.airgap.target import TARGETS
 from lpxdoctor.airgap.words import WORDS
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.errors import UsageError
-
-FORMATS = ("text", "json")
 
 
 @click.group("bundle")
@@ -31,15 +30,21 @@ def command() -> None:
     help=f"Its system: {', '.join(one.name for one in TARGETS)}; with /arm64 behind it, for 64-bit ARM.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="[default: lpxdoctor-TARGET.tar.gz]"
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write it.  [default: lpxdoctor-TARGET.tar.gz]",
 )
 @click.option(
     "--package", "packages", multiple=True, metavar="NAME[=VERSION]", help="One more package; may be repeated."
 )
 @click.option("--kernel", "kernels", multiple=True, metavar="RELEASE", help="As uname -r says there; may be repeated.")
-@click.option("--image", "images", multiple=True, metavar="NAME", help="A container image; may be repeated.")
-@click.option("--variant", "variants", multiple=True, help="The image of a pinned engine of images/vllm.toml.")
-@click.option("--vars", "variables", metavar="FILE", help="Variables of the roles.")
+@click.option("--image", "images", multiple=True, metavar="IMAGE", help="A container image; may be repeated.")
+@click.option(
+    "--variant", "variants", multiple=True, metavar="NAME", help="The image of a pinned engine; may be repeated."
+)
+@_options.variables()
 def create(
     *,
     words: tuple[str, ...],
@@ -49,11 +54,13 @@ def create(
     kernels: tuple[str, ...],
     images: tuple[str, ...],
     variants: tuple[str, ...],
-    variables: str | None,
+    variables_file: str | None,
 ) -> int:
     """Fetch what the playbooks WORD... need, and write one archive.
 
     Without a WORD and without --package: all of them. Packages come with everything that they depend on.
+
+    Exit status: 0 it is written, 3 something could not be fetched or kept, 64 wrong use, 130 interrupted.
     """
     # What ends it, ends it like Ctrl-C: nothing is left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -69,7 +76,7 @@ def create(
         packages=tuple(dict.fromkeys(packages)),
         kernels=tuple(dict.fromkeys(kernels)),
         images=(*images, *(_reference(name) for name in variants)),
-        variables=read(variables or ""),
+        variables=read(variables_file or ""),
     )
     file = output or Path(f"lpxdoctor-{system.name.replace('/', '-')}.tar.gz")
     made = create(wanted, file, lambda step: print(step, file=sys.stderr))
@@ -80,9 +87,12 @@ def create(
 @command.command("show")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--verify", is_flag=True, help="Read all of it and compare every hash.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@_options.output_format()
 def show(file: Path, *, verify: bool, form: str) -> int:
-    """Say what a bundle holds."""
+    """Say what a bundle holds.
+
+    Exit status: 0 it is whole, as far as was looked, 64 it is not, or is none.
+    """
     from lpxdoctor.airgap import archive  # noqa: PLC0415
     from lpxdoctor.airgap.manifest import encode  # noqa: PLC0415
     from lpxdoctor.report import bundle as report  # noqa: PLC0415
@@ -97,13 +107,11 @@ def show(file: Path, *, verify: bool, form: str) -> int:
 
 @command.command("apply")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--local", is_flag=True, help="On this machine.")
-@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="An Ansible inventory, or USER@HOST[:PORT],...")
-@click.option(
-    "--vars", "variables", type=click.Path(path_type=Path), metavar="FILE", help="More variables of the roles."
-)
+@click.option("--local", is_flag=True, help="This machine.")
+@_options.inventory()
+@_options.variables(", over those in the bundle")
 @click.option("--sha256", metavar="DIGEST", help="Refuse another bundle than the one whose manifest has this digest.")
-def apply(*, file: Path, local: bool, hosts: str | None, variables: str | None, sha256: str | None) -> int:
+def apply(*, file: Path, local: bool, hosts: str | None, variables_file: str | None, sha256: str | None) -> int:
     """Verify a bundle, bring it to the hosts, and run its playbooks with it as the only source of packages.
 
     Exit status: 0 done, 2 a host failed, 64 the archive is not what was packed (nothing was changed).
@@ -117,7 +125,7 @@ def apply(*, file: Path, local: bool, hosts: str | None, variables: str | None, 
     from lpxdoctor.fix.variables import read  # noqa: PLC0415
     from lpxdoctor.report import bundle as report  # noqa: PLC0415
 
-    given = read(variables or "")
+    given = read(variables_file or "")
     with progress("bundle") as on_event:
         applied = apply(file, source, given, on_event, manifest_sha256=sha256)
     print(report.applied(applied))

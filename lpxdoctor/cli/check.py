@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from lpxdoctor import catalog, policy
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import FORKS, ask, is_fleet, read_evidence, write
 from lpxdoctor.collect import LIMIT_S
@@ -15,34 +16,27 @@ from lpxdoctor.errors import DoctorError
 from lpxdoctor.evaluate import Judgement, State, Verdict, evaluate, probes_of
 from lpxdoctor.files import check_writable
 
-FORMATS = ("text", "json", "html")
 # What it needs acts on the host, so it is judged only where a person names it.
 _RELOAD_CHECK = "container.reload-lost-gpu"
 
 
 @click.command("check")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option(
-    *("-i", "--inventory", "hosts"),
-    metavar="HOSTS",
-    help="Judge these hosts: an Ansible inventory, or USER@HOST,HOST; with --from, those that are expected.",
-)
-@click.option("--forks", type=click.IntRange(1), default=FORKS, show_default=True, help="Hosts asked at once.")
+@_options.inventory("With --from, the hosts that are expected.")
+@_options.forks(FORKS)
 @click.option(
     *("--from", "sources"),
     metavar="FILE|DIR",
     multiple=True,
     help="Judge evidence that `collect` wrote; a directory, or more than one, is a fleet.",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@_options.output_format(("text", "json", "html"))
 @click.option("-o", "--output", metavar="FILE", help="Also write the JSON report to a file.")
 @click.option("-v", "--verbose", is_flag=True, help="Every finding in full, and a line for every check.")
-@click.option("--no-container-test", is_flag=True, help="Do not prove GPU passthrough by starting containers.")
-@click.option(
-    "--limit", "limit_s", type=click.FloatRange(1), default=LIMIT_S, show_default=True, help="Seconds a host."
-)
-@click.option("--policy", "policy_file", metavar="FILE", help="Instead of /etc/lpxdoctor/policy.toml.")
-@click.option("--no-site-checks", is_flag=True, help="Leave out /etc/lpxdoctor/checks.d.")
+@_options.container_test()
+@_options.patience(LIMIT_S)
+@_options.policy()
+@_options.site_checks()
 def command(
     ids: tuple[str, ...],
     hosts: str | None,

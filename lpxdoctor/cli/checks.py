@@ -6,12 +6,13 @@ import click
 import msgspec
 
 from lpxdoctor import catalog
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 
 
 @click.command("checks")
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
-@click.option("--no-site-checks", is_flag=True, help="Leave out /etc/lpxdoctor/checks.d.")
+@_options.output_format()
+@_options.site_checks()
 def command(form: str, no_site_checks: bool) -> int:
     """List the checks: id, severity, title."""
     checks = catalog.load(None if no_site_checks else catalog.SITE_CHECKS)

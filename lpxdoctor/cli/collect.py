@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from lpxdoctor import catalog, inventory
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import FORKS, ask
 from lpxdoctor.collect import LIMIT_S
@@ -17,15 +18,13 @@ from lpxdoctor.files import check_writable
 
 
 @click.command("collect")
-@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="An Ansible inventory, or USER@HOST,HOST.")
-@click.option("--forks", type=click.IntRange(1), default=FORKS, show_default=True, help="Hosts asked at once.")
+@_options.inventory()
+@_options.forks(FORKS)
 @click.option("-o", "--output", metavar="FILE|DIR", help="Instead of standard output; with -i a new directory.")
 @click.option("--list", "listing", is_flag=True, help="Only list what would be asked.")
 @click.option("--anonymous", is_flag=True, help="Replace host name, serials, UUIDs and addresses by placeholders.")
-@click.option("--no-container-test", is_flag=True, help="Do not prove GPU passthrough by starting containers.")
-@click.option(
-    "--limit", "limit_s", type=click.FloatRange(1), default=LIMIT_S, show_default=True, help="Seconds a host."
-)
+@_options.container_test()
+@_options.patience(LIMIT_S)
 def command(
     hosts: str | None,
     forks: int,
@@ -39,6 +38,8 @@ def command(
 
     With -i every host of an inventory is asked, and a directory written that `lpxdoctor check --from DIR` judges.
     Secrets (keys, tokens, passwords) are masked before anything is written.
+
+    Exit status: 0 it is written, 2 a host did not answer, 64 wrong use.
     """
     probes = probes_of(catalog.load())
     if listing:

@@ -4,20 +4,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 
 if TYPE_CHECKING:
     from lpxdoctor.decode.compare import Comparison
     from lpxdoctor.decode.profile import Profile
 
-FORMATS = ("text", "json")
 STATUS = {"slower": 2, "faster": 0, "same": 0, "unjudged": 3}
 
 
 @click.command("compare")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@_options.output_format()
 def command(a: str, b: str, form: str) -> int:
     """Compare baseline B with baseline A, the older one.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.errors import UsageError
 
@@ -36,28 +37,36 @@ def _address(context: click.Context, parameter: click.Parameter, value: str | No
 
 
 @click.command()
-@click.option("--local", is_flag=True, help="Deploy on this machine.")
-@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="An Ansible inventory, or USER@HOST[:PORT],...")
-@click.option("--name", default="vllm", show_default=True, help="Name of the deployment and its container.")
+@click.option("--local", is_flag=True, help="This machine.")
+@_options.inventory()
+@click.option(
+    "--name", metavar="NAME", default="vllm", show_default=True, help="Name of the deployment and its container."
+)
 @click.option("--model", metavar="DIR", help="Directory of the model on the host.")
-@click.option("--served-name", help="The model's name in requests.  [default: the directory's]")
-@click.option("--variant", help="A pinned engine of images/vllm.toml.  [default: the first that the host can run]")
-@click.option("--image", help="Another image: repository@sha256:digest, or what is on the host already.")
+@click.option("--served-name", metavar="NAME", help="The model's name in requests.  [default: the directory's]")
+@click.option(
+    "--variant", metavar="NAME", help="A pinned engine of images/vllm.toml.  [default: the first that the host can run]"
+)
+@click.option(
+    "--image", metavar="IMAGE", help="Another image: repository@sha256:digest, or what is on the host already."
+)
 @click.option("--port", type=click.IntRange(1, 65535), help="Port on the host.  [default: 8000]")
 @click.option("--bind", metavar="ADDRESS", callback=_address, help="Address on the host.  [default: 127.0.0.1]")
 @click.option("--network", type=click.Choice(["bridge", "host"]), help="The container's network.  [default: bridge]")
 @click.option("--max-model-len", type=click.IntRange(min=1), help="Longest sequence, in tokens.")
 @click.option("--max-num-seqs", type=click.IntRange(min=1), help="Most requests decoded at once.")
 @click.option("--gpu-memory-utilization", type=click.FloatRange(0, 1, min_open=True), help="Share of GPU memory.")
-@click.option("--arg", "arguments", multiple=True, help="One more argument of the engine; may be repeated.")
+@click.option(
+    "--arg", "arguments", metavar="ARG", multiple=True, help="One more argument of the engine; may be repeated."
+)
 @click.option(
     "--env", multiple=True, metavar="NAME[=VALUE]", help="Environment; without a value it is yours, kept secret."
 )
 @click.option("--volume", "volumes", multiple=True, metavar="HOST:DIR[:ro]", help="A further mount; may be repeated.")
-@click.option("--vars", "variables", type=click.Path(path_type=Path), help="A file of variables of the role engine.")
+@_options.variables("; what the options say goes before them")
 @click.option("--timeout", type=click.IntRange(min=1), help="Seconds the engine may take to start.  [default: 1200]")
 @click.option("--plan", is_flag=True, help="Change nothing; show what would change.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Form of the answer.")
+@_options.output_format()
 def command(
     *,
     local: bool,
@@ -68,7 +77,7 @@ def command(
     arguments: tuple[str, ...],
     env: tuple[str, ...],
     volumes: tuple[str, ...],
-    variables: Path | None,
+    variables_file: str | None,
     plan: bool,
     form: str,
     **options: Any,
@@ -76,6 +85,9 @@ def command(
     """Roll out the pinned vLLM container and wait until it is healthy.
 
     An engine that runs already is replaced only by one that became healthy; what fails is taken away again.
+
+    Exit status: 0 it is healthy on every host, 2 on one it is not, 3 this machine lacks what that takes, 64 wrong use,
+    130 interrupted.
     """
     from lpxdoctor.cli._rollout import progress, source_of  # noqa: PLC0415
     from lpxdoctor.deploy.request import Request, checked_name, read_variables  # noqa: PLC0415
@@ -83,7 +95,7 @@ def command(
     source = source_of(local=local, hosts=hosts)
     if source is None:
         raise UsageError("Where to?\nGive --local for this machine, or -i with hosts: -i root@10.0.0.5")
-    given = read_variables(variables) if variables else {}
+    given = read_variables(Path(variables_file)) if variables_file else {}
     given |= {VARIABLES[option]: value for option, value in options.items() if value is not None}
     if "engine_model" not in given:
         raise UsageError("Which model?\nGive the directory it is in on the host: --model /srv/models/NAME")

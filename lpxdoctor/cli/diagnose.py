@@ -10,6 +10,7 @@ import click
 
 from lpxdoctor import catalog, policy
 from lpxdoctor.check import Check
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import ask
 from lpxdoctor.collect import LIMIT_S
@@ -22,7 +23,6 @@ from lpxdoctor.recognize.answers import JUDGED
 from lpxdoctor.recognize.questions import Question, questions
 from lpxdoctor.recognize.unpack import Packed
 
-FORMATS = ("text", "json")
 # The words of the checks that may explain a symptom, by the word of the one that it speaks of; else that word alone.
 _RELATED = {
     "boot": ("boot", "driver"),
@@ -36,7 +36,7 @@ _RELATED = {
 @click.command("diagnose")
 @click.argument("source", metavar="[FILE|-]", required=False)
 @click.option("--symptom", metavar="TEXT", help="Look at this host for what would explain it, instead of a file.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@_options.output_format()
 @click.option("-v", "--verbose", is_flag=True, help="Every finding in full.")
 def command(source: str | None, symptom: str | None, form: str, verbose: bool) -> int:
     """Name the cause in what people paste or send, or of a symptom that you tell.

@@ -13,6 +13,7 @@ import msgspec
 from rich.console import Console
 
 from lpxdoctor import catalog, fleet, inventory, policy
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import read_evidence
 from lpxdoctor.cli._rollout import progress
@@ -34,16 +35,16 @@ from lpxdoctor.report import fix, fix_text
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--plan", is_flag=True, help="Only say what would be done; what happens without --yes too.")
 @click.option("--yes", is_flag=True, help="Do it, then check again.")
-@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="An Ansible inventory, or USER@HOST[:PORT],...")
+@_options.inventory()
 @click.option("--from", "source", metavar="FILE", help="Plan for evidence that `collect` wrote, instead of a host.")
-@click.option("--reboot", is_flag=True, help="Also reboot where something counts from the next boot on only.")
+@click.option("--reboot", is_flag=True, help="Reboot where something counts from the next boot on only.")
 @click.option("--resume", is_flag=True, help="Go on after a reboot or an interruption, and verify.")
 @click.option("--drain", "drain_s", type=click.IntRange(1), metavar="SECONDS", help="Stop GPU work in order first.")
 @click.option("--force", is_flag=True, help="Go on although GPU work runs.")
-@click.option("--vars", "variables_file", metavar="FILE", help="Variables of the roles, such as mirrors.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--no-container-test", is_flag=True, help="Do not prove GPU passthrough by starting containers.")
-@click.option("--policy", "policy_file", metavar="FILE", help="Instead of /etc/lpxdoctor/policy.toml.")
+@_options.variables()
+@_options.output_format()
+@_options.container_test()
+@_options.policy()
 def command(
     *,
     ids: tuple[str, ...],

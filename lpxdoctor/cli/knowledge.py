@@ -3,12 +3,13 @@
 import click
 import msgspec
 
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.knowledge import survey
 
 
 @click.command("knowledge")
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@_options.output_format()
 def command(form: str) -> int:
     """Show what the tables of versions, GPUs and errors know, and of when they are.
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.sizing.cache import FORMATS
 
@@ -26,7 +27,7 @@ _REFUSED = 2
 @click.option(
     "--tensor-parallel", type=click.IntRange(1, 64), default=1, show_default=True, help="GPUs that share the model."
 )
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@_options.output_format()
 def command(
     model: str,
     name: str | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.errors import DoctorError, UsageError
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from lpxdoctor.tune.state import State
     from lpxdoctor.tune.workflow import Wish
 
-FORMATS = ("text", "json")
 _LOOK_LIMIT_S = 30.0
 _INTERRUPTED = 130
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,24 +48,49 @@ def _words(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 @click.command("tune")
 @click.option("--engine", required=True, metavar="COMMAND|NAME", help="What starts it, or a deployment.")
 @click.option(
-    "--concurrency", "concurrencies", callback=_concurrencies, default="1,32", metavar="N,N,...", show_default=True
+    *("--concurrency", "concurrencies"),
+    callback=_concurrencies,
+    default="1,32",
+    metavar="N,N,...",
+    show_default=True,
+    help="Requests at once.",
 )
-@click.option("--requests", type=click.IntRange(1, _MOST), help="Per concurrency.  [default: 4 per slot, 16 at least]")
-@click.option("--input-len", type=click.IntRange(1, _MOST), default=128, show_default=True, help="Tokens of a prompt.")
-@click.option("--output-len", type=click.IntRange(2, _MOST), default=128, show_default=True, help="Of an answer.")
+@click.option("--requests", type=click.IntRange(1, _MOST), help="Per concurrency.  [default: 15 seconds of them]")
+@click.option(
+    "--input-len", type=click.IntRange(1, _MOST), default=128, show_default=True, help="Tokens of each prompt."
+)
+@click.option(
+    "--output-len", type=click.IntRange(2, _MOST), default=128, show_default=True, help="Tokens of each answer."
+)
 @click.option("--budget", type=click.FloatRange(1, 10080), default=60.0, show_default=True, help="Minutes in all.")
-@click.option("--start-timeout", type=click.FloatRange(1, 86400), default=900.0, show_default=True, help="Seconds.")
-@click.option("--try", "given", multiple=True, callback=_words, metavar="ARGS", help="Try these first; repeatable.")
-@click.option("--only", multiple=True, metavar="STEP", help="Only these steps; repeatable. A wrong one lists them.")
-@click.option("--speculate", multiple=True, metavar="ngram|DIR", help="Try this draft; repeatable.")
+@click.option(
+    "--start-timeout",
+    type=click.FloatRange(1, 86400),
+    default=900.0,
+    show_default=True,
+    help="Seconds that one may take.",
+)
+@click.option(
+    "--try", "given", multiple=True, callback=_words, metavar="ARGS", help="Try these first; may be repeated."
+)
+@click.option(
+    "--only", multiple=True, metavar="STEP", help="Only these steps; may be repeated. A wrong one lists them."
+)
+@click.option("--speculate", multiple=True, metavar="ngram|DIR", help="Try this draft; may be repeated.")
 @click.option("--unique-prompts", is_flag=True, help="My prompts share no beginnings: try without prefix cache.")
-@click.option("--prompts", "prompts_file", type=click.Path(path_type=Path), metavar="FILE", help="Regression set.")
+@click.option(
+    "--prompts",
+    "prompts_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Your regression set, one a line.",
+)
 @click.option("--resume", is_flag=True, help="Go on with the unfinished run for the same engine and numbers.")
 @click.option("--keep", is_flag=True, help="Leave the deployment with what was chosen.")
 @click.option(
     "--api-key-file", "key_file", type=click.Path(path_type=Path), metavar="FILE", help="The engine's API key."
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@_options.output_format()
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to keep the profile.")
 def command(
     engine: str,

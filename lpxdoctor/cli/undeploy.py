@@ -2,13 +2,19 @@
 
 import click
 
+from lpxdoctor.cli import _options
+
 
 @click.command()
 @click.argument("name")
-@click.option("--local", is_flag=True, help="Look on this machine, recorded or not.")
-@click.option("-i", "--inventory", "hosts", metavar="HOSTS", help="Look on these hosts, recorded or not.")
+@click.option("--local", is_flag=True, help="This machine, whether or not it is recorded there.")
+@_options.inventory("Whether or not it is recorded there.")
 def command(*, name: str, local: bool, hosts: str | None) -> int:
-    """Remove a deployed engine with its key; model and image stay."""
+    """Remove a deployed engine with its key; model and image stay.
+
+    Exit status: 0 it is gone, or was not there, 2 a host does not answer or keeps it, 3 this machine lacks what that
+    takes, 64 wrong use or no such deployment, 130 interrupted.
+    """
     from lpxdoctor.cli._rollout import progress, source_of  # noqa: PLC0415
     from lpxdoctor.deploy.request import checked_name  # noqa: PLC0415
     from lpxdoctor.deploy.rollout import recorded, undeploy  # noqa: PLC0415

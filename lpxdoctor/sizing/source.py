@@ -31,7 +31,8 @@ def load(typed: str) -> Model:
             fields = Fields(_config(path), str(path))
             return describe(fields, (), name=path.parent.resolve().name or typed, served=str(path.parent))
     except (OSError, ValueError) as error:  # a name too long, or with a null byte
-        raise UsageError(f"{typed[:80]!r} cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{typed[:80]!r} cannot be read: {reason}.") from None
     if _HUB_ID.fullmatch(typed):
         found = hub.fetch(typed)
         return describe(Fields(_config(found.config), typed), found.tensors, name=typed.split("/")[1], served=typed)
@@ -68,7 +69,7 @@ def _config(path: Path) -> dict[str, Any]:
             raise UsageError(f"{path} has {path.stat().st_size} bytes: that is no config.json")
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:  # undecodable bytes, no JSON, or nested without end
         raise UsageError(f"{path} is not JSON: {str(error)[:100]}") from None
     if not isinstance(value, dict):

@@ -1,0 +1,58 @@
+"""Options that several commands have: what is special to a command in, the option in the same words everywhere out."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+TEXT_OR_JSON = ("text", "json")
+HOSTS = "An Ansible inventory, or [USER@]HOST[:PORT],..."
+
+
+def inventory(more: str = "", *, required: bool = False) -> Decorator:
+    """Return -i; more is a sentence on what is done with the hosts."""
+    text = f"{HOSTS} {more}".strip()
+    return click.option("-i", "--inventory", "hosts", metavar="HOSTS", required=required, help=text)
+
+
+def output_format(forms: Sequence[str] = TEXT_OR_JSON) -> Decorator:
+    """Return --format; the first form is what people read."""
+    return click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True)
+
+
+def variables(more: str = "") -> Decorator:
+    """Return --vars; more says what else may be in the file."""
+    text = f"Variables of the roles, in YAML or JSON{more}."
+    return click.option("--vars", "variables_file", metavar="FILE", help=text)
+
+
+def policy() -> Decorator:
+    """Return --policy."""
+    return click.option("--policy", "policy_file", metavar="FILE", help="Instead of /etc/lpxdoctor/policy.toml.")
+
+
+def container_test() -> Decorator:
+    """Return --no-container-test."""
+    text = "Do not prove GPU passthrough by starting containers."
+    return click.option("--no-container-test", is_flag=True, help=text)
+
+
+def site_checks() -> Decorator:
+    """Return --no-site-checks."""
+    return click.option("--no-site-checks", is_flag=True, help="Leave out /etc/lpxdoctor/checks.d.")
+
+
+def patience(default_s: float) -> Decorator:
+    """Return --limit, how long one host is asked."""
+    return click.option(
+        "--limit", "limit_s", type=click.FloatRange(1), default=default_s, show_default=True, help="Seconds a host."
+    )
+
+
+def forks(default: int) -> Decorator:
+    """Return --forks."""
+    return click.option(
+        "--forks", type=click.IntRange(1), default=default, show_default=True, help="Hosts asked at once."
+    )
