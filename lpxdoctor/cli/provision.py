@@ -24,6 +24,7 @@ from lpxdoctor.provision.record import SITE, Host, Phase, Record, Wishes
 from lpxdoctor.provision.run import Result, Step, resumed, run
 from lpxdoctor.provision.steps import Job
 from lpxdoctor.report import provision as report
+from lpxdoctor.report.signs import shown
 
 WORDS = ("boot", "driver", "container")  # in the order of site.yml
 _FAILED, _INTERRUPTED = 2, 130
@@ -76,7 +77,7 @@ def command(context: click.Context, /, *, hosts: str, plan: bool, resume: bool, 
     if form == "json":
         print_document(report.json(result))
     else:
-        print(report.text(result))
+        _print(report.text(result))
     if result.interrupted:
         return _INTERRUPTED
     return _FAILED if result.stopped else 0
@@ -124,8 +125,14 @@ def _run(former: Record | None, wishes: Wishes, *, plan: bool) -> Result | None:
         todo: Mapping[Phase, Step] = steps.of(job)
         if not plan:
             return run(record, todo, records.save)
-    print(report.plan(record, tuple(todo)))
+    _print(report.plan(record, tuple(todo)))
     return None
+
+
+def _print(text: str) -> None:
+    from rich.console import Console  # noqa: PLC0415 - only text needs it
+
+    print(shown(text, Console(), report.PLAIN))
 
 
 def _new(wishes: Wishes, names: list[str]) -> Record:

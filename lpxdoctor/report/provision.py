@@ -18,6 +18,7 @@ _WORDS: dict[str, HostState] = {
     "running": "interrupted",
 }
 _MARKS = {"done": "✓", "failed": "✗", "not tried": "·", "interrupted": "!"}
+PLAIN = str.maketrans({"✓": "+", "✗": "X", "·": "-", "→": ">"})  # for a terminal without these signs
 _PLACES = {
     "": "",
     "playbooks": "in the playbooks",

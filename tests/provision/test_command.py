@@ -1,6 +1,8 @@
 """The command before any host is asked: plans, and what is refused."""
 
+import io
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,17 @@ def test_a_plan_has_the_batches_and_what_each_host_has_to_pass(
     variables.write_text("engine_model: /srv/m\n")
     assert run(["provision", "-i", hosts, "--vars", str(variables), "--variant", "cpu", "--plan"]) == 0
     assert "playbooks → check → deploy → baseline" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "gbk"])
+def test_any_terminal_can_show_it(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    assert run(["provision", "-i", "a", "--plan"]) == 0
+    sys.stdout.flush()
+    told = raw.getvalue().decode(encoding)
+    assert "\\u" not in told
+    assert "playbooks > check" in told.replace("→", ">")
 
 
 @pytest.mark.parametrize(
