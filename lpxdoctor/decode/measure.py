@@ -4,7 +4,7 @@ import resource
 import secrets
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -39,10 +39,10 @@ _SETTLE_S, _SETTLE_TIMEOUT_S = 0.05, 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to measure; requests is per rung, None: four per slot and least_requests at least."""
+    """What to measure; requests is per rung, or by concurrency, None: four per slot and least_requests at least."""
 
     concurrencies: tuple[int, ...]
-    requests: int | None
+    requests: int | Mapping[int, int] | None
     least_requests: int = LEAST_REQUESTS
     input_len: int
     output_len: int
@@ -127,6 +127,12 @@ def _without_ceiling(made: Profile, why: str) -> Profile:
     return msgspec.structs.replace(made, unknown={**made.unknown, "ceiling": why})
 
 
+def usual_requests(plan: Plan, concurrency: int) -> int:
+    """Return how many requests are counted at a concurrency."""
+    asked = plan.requests.get(concurrency) if isinstance(plan.requests, Mapping) else plan.requests
+    return asked or max(plan.least_requests, _REQUESTS_PER_SLOT * concurrency)
+
+
 def most_at_once() -> int:
     """Return how many connections this machine's limit of open files allows."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -156,7 +162,7 @@ def _rungs(
         for number, concurrency in enumerate(plan.concurrencies):
             if hooks.is_stopped():
                 return
-            requests = plan.requests or max(plan.least_requests, _REQUESTS_PER_SLOT * concurrency)
+            requests = usual_requests(plan, concurrency)
             part = workload.part(f"rung{number}")
             loop = Loop(target.endpoint, part, concurrency, requests, timeout_s=plan.timeout_s, hooks=hooks)
             began_ns = time.monotonic_ns()

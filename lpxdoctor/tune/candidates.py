@@ -6,72 +6,22 @@ reason each, or one that is skipped with the reason why.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from lpxdoctor.decode.front_end import late
-from lpxdoctor.decode.profile import Profile
 from lpxdoctor.errors import UsageError
 from lpxdoctor.sizing.budget import defaults
-from lpxdoctor.sizing.plan import Plan
+from lpxdoctor.tune.draft import unlike
 from lpxdoctor.tune.service import Settings
+from lpxdoctor.tune.situation import Candidate, Situation
 
 _LUMPS = 1.2  # tokens per chunk from which on the API server is taken to be behind its engine
 _INTERACTIVE, _CROWDED = 32, 256  # requests at once
 _SERVERS = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """One value of one variable; skipped is why it is not tried, "" where it is."""
-
-    step: str
-    settings: Settings = field(default_factory=Settings)
-    reason: str = ""
-    skipped: str = ""
-
-    @property
-    def told(self) -> str:
-        """The settings in words."""
-        taken = [f"without {flag}" for flag in self.settings.removed]
-        return " ".join((*self.settings.added, *taken)) or self.step
-
-
-@dataclass(frozen=True, kw_only=True)
-class Situation:
-    """What the rules judge by.
-
-    Attributes:
-        first: the profile of the engine as found.
-        flags: options of the recipe, with values.
-        plan: of the model on this machine's GPU; where there is none, why.
-        unique_prompts: the service's prompts share no beginnings.
-        speculate: "ngram", or directories of draft models.
-        given: settings that were typed, to be tried first.
-    """
-
-    first: Profile
-    flags: Mapping[str, str]
-    plan: Plan | str
-    model: str | None = None
-    unique_prompts: bool = False
-    speculate: tuple[str, ...] = ()
-    given: tuple[Settings, ...] = ()
-
-    @property
-    def version(self) -> Version | None:
-        """The engine's version."""
-        try:
-            return Version(self.first.engine.version or "")
-        except InvalidVersion:
-            return None
-
-    @property
-    def most(self) -> int:
-        """The largest concurrency measured."""
-        return max(rung.concurrency for rung in self.first.rungs)
+_SEVERAL = 2
+_CAPTURED = 512  # tokens of the largest step that a CUDA graph is made for, by default
+_GRAPH_FLAGS = ("--enforce-eager", "--compilation-config", "-cc", "-O", "--cudagraph-capture-sizes")
 
 
 def candidates(situation: Situation) -> tuple[Candidate, ...]:
@@ -144,6 +94,32 @@ def _compiled(situation: Situation) -> Iterator[Candidate]:
     else:
         reason = "eager mode launches every kernel of every step from Python"
         yield Candidate(step=step, settings=Settings(removed=("--enforce-eager",)), reason=reason)
+
+
+def _graphs(situation: Situation) -> Iterator[Candidate]:
+    """CUDA graphs of steps that mix prompts and decoding, where the attention kernels of the GPU can be captured so.
+
+    Those of Hopper can (FlashAttention 3); elsewhere vLLM would go back to its default. FULL: vLLM's CUDAGraphMode.
+    """
+    step, plan = "cuda-graphs", situation.plan
+    mixed = situation.first.input_len + situation.most
+    given = next((flag for flag in _GRAPH_FLAGS if flag in situation.flags), "")
+    if given:
+        yield _skip(step, f"the recipe has {given}")
+    elif situation.most < _SEVERAL:
+        yield _skip(step, "one request at a time: prompts and decoding are never mixed")
+    elif isinstance(plan, str):
+        yield _skip(step, plan)
+    elif not plan.card.capability.startswith("9."):
+        yield _skip(step, f"on {plan.card.name} vLLM captures steps of decoding alone in full")
+    elif mixed > _CAPTURED:
+        yield _skip(step, f"a step with a prompt has {mixed} tokens, and graphs are made for {_CAPTURED} at most")
+    elif why := _lacks(situation, "0.11.0"):
+        yield _skip(step, why)
+    else:
+        settings = Settings(("--compilation-config", json.dumps({"cudagraph_mode": "FULL"})))
+        reason = f"a step with a prompt in it has {mixed} tokens: one graph with attention in it, not one a layer"
+        yield Candidate(step=step, settings=settings, reason=reason)
 
 
 def _scheduling(situation: Situation) -> Iterator[Candidate]:
@@ -254,36 +230,12 @@ def _speculation(situation: Situation) -> Iterator[Candidate]:
         yield Candidate(step=step, settings=Settings(("--speculative-config", json.dumps(config))), reason=reason)
 
 
-def unlike(model: str | None, draft: str) -> str:
-    """Return why a draft model's tokens are not the model's, "" where both have the same vocabulary."""
-    if model is None:
-        return "the recipe does not tell the model, so the draft's tokenizer cannot be compared with it"
-    one, other = _vocabulary(model), _vocabulary(draft)
-    for typed, found in ((model, one), (draft, other)):
-        if isinstance(found, str):
-            return f"{typed}: {found}, so the tokenizers cannot be compared"
-    return "" if one == other else f"{draft} has another tokenizer than {model}: a draft must share it"
-
-
-def _vocabulary(directory: str) -> Mapping[str, int] | str:
-    """Return the words of a tokenizer with their ids, or why they cannot be read."""
-    try:
-        content = json.loads((Path(directory) / "tokenizer.json").read_text(encoding="utf-8"))
-        added = {one["content"]: int(one["id"]) for one in content.get("added_tokens", ())}
-        vocabulary = content["model"]["vocab"]
-        listed = vocabulary if isinstance(vocabulary, dict) else {one[0]: n for n, one in enumerate(vocabulary)}
-    except OSError as error:
-        return f"its tokenizer.json cannot be read ({error.strerror})"
-    except (ValueError, LookupError, TypeError):
-        return "its tokenizer.json has no vocabulary"
-    return {**listed, **added}
-
-
 RULES: Mapping[str, Callable[[Situation], Iterator[Candidate]]] = {
     "given": _given,
     "weights": _weights,
     "performance-mode": _mode,
     "compilation": _compiled,
+    "cuda-graphs": _graphs,
     "scheduling": _scheduling,
     "front-end": _front_end,
     "kv-cache": _cache,

@@ -1,6 +1,11 @@
-"""A place where an engine runs in, its profile and its answers out: one reading of both for every candidate."""
+"""A place where an engine runs in, its profile and its answers out: one reading of both for every candidate.
 
-from collections.abc import Callable
+All candidates get as many requests as keep the engine as found busy for some seconds: in less, chance is more than what
+most arguments gain.
+"""
+
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -9,17 +14,19 @@ import msgspec
 
 from lpxdoctor.decode.gpu import sampled
 from lpxdoctor.decode.hooks import Hooks
-from lpxdoctor.decode.measure import Plan, measure
+from lpxdoctor.decode.measure import Plan, measure, usual_requests
 from lpxdoctor.decode.profile import Profile, Rung
 from lpxdoctor.decode.target import Target, reached
 from lpxdoctor.deployments import Deployment
 from lpxdoctor.tune.accuracy import Answers, Prompts, asked
 from lpxdoctor.tune.service import Service, Settings
 
+_LEAST_S = 15.0
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(kw_only=True)
 class Measuring:
-    """How every candidate is measured."""
+    """How every candidate is measured; the plan's requests are settled by the first measurement, unless asked for."""
 
     service: Service
     plan: Plan
@@ -39,6 +46,11 @@ class Measuring:
             answers = asked(there.endpoint, there.model.id, self.prompts, self.hooks.is_stopped)
             known = self._with_record(there, settings)
             profile = measure(known, self.plan, sampler, self.hooks, self.on_rung)
+            if profile is not None and self.plan.requests is None and not self.hooks.is_stopped():
+                wanted = enough(self.plan, profile)
+                too_short = any(wanted[one] > usual_requests(self.plan, one) for one in wanted)
+                self.plan = replace(self.plan, requests=wanted)
+                profile = measure(known, self.plan, sampler, self.hooks, self.on_rung) if too_short else profile
             if profile is not None and not profile.is_valid and not self.hooks.is_stopped():
                 # Once more: what disturbed it is mostly over, and to start the engine again would cost minutes.
                 profile = measure(known, self.plan, sampler, self.hooks, self.on_rung)
@@ -69,3 +81,12 @@ class Measuring:
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
         return replace(there, deployment=record)
+
+
+def enough(plan: Plan, found: Profile) -> Mapping[int, int]:
+    """Return by concurrency how many requests take the engine as found long enough."""
+    rates = {rung.concurrency: rung.output_tokens_per_s or 0.0 for rung in found.rungs}
+    return {
+        one: max(usual_requests(plan, one), math.ceil(rates.get(one, 0.0) * _LEAST_S / plan.output_len))
+        for one in plan.concurrencies
+    }

@@ -15,14 +15,15 @@ from lpxdoctor.decode.profile import Profile
 from lpxdoctor.errors import DoctorError
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Answers, compared
-from lpxdoctor.tune.candidates import Candidate
 from lpxdoctor.tune.confirm import STARTS, again_row, confirmed
 from lpxdoctor.tune.judge import judged, rates
 from lpxdoctor.tune.running import Run, words
 from lpxdoctor.tune.service import NotStartedError, Settings
+from lpxdoctor.tune.situation import Candidate
 from lpxdoctor.tune.state import Row, State
 
 _A_TRY = 2  # starts: a candidate's, and once more what it is to beat
+_KEPT_SHARE = 0.25  # of the budget, at most, is kept for confirming before the search has ended
 
 
 def first(run: Run, asked: str, boot: str = "") -> State | None:
@@ -69,20 +70,31 @@ def descend(run: Run, state: State, candidates: Sequence[Candidate]) -> State:
                 return state
             state = after
             kept.save(state)
+    if is_poor and not _confirms(run, state):
+        state = msgspec.structs.replace(state, ended=kept.OUT_OF_BUDGET)
+        kept.save(state)
+        return state
     return confirmed(run, state, kept.OUT_OF_BUDGET if is_poor else kept.FINISHED)
 
 
 def _poor(run: Run, state: State) -> str:
     """Return why the budget allows no further candidate, "" where it does.
 
-    As long as it lasts for confirming what was kept, it is not spent on a candidate after which it would not.
+    A long one keeps enough to confirm what was kept; a short one goes into the search, and --resume confirms.
     """
-    left = run.left_s() / max(row.seconds for row in state.rows)
+    longest = max(row.seconds for row in state.rows)
+    left = run.left_s() / longest
     if left < _A_TRY:
         return f"the budget of {run.budget_s / 60:.0f} min is used up"
-    if state.is_open and STARTS <= left < STARTS + _A_TRY:
+    if _confirms(run, state) and state.is_open and left < STARTS + _A_TRY:
         return f"what is left of the budget of {run.budget_s / 60:.0f} min is for confirming what was kept"
     return ""
+
+
+def _confirms(run: Run, state: State) -> bool:
+    """Tell whether what was kept is to be confirmed though the budget ends the search: it lasts, and is long enough."""
+    needed = STARTS * max(row.seconds for row in state.rows)
+    return needed <= min(_KEPT_SHARE * run.budget_s, run.left_s())
 
 
 def _idle(run: Run, state: State) -> str:

@@ -12,12 +12,13 @@ from lpxdoctor.policy import Policy
 from lpxdoctor.sizing.plan import Plan as Sizing
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Prompts
-from lpxdoctor.tune.candidates import Candidate, Situation, candidates
+from lpxdoctor.tune.candidates import candidates
 from lpxdoctor.tune.measuring import Measuring
 from lpxdoctor.tune.resume import boot_id, taken_up
 from lpxdoctor.tune.running import Run
 from lpxdoctor.tune.search import descend, first
 from lpxdoctor.tune.service import Service, Settings
+from lpxdoctor.tune.situation import Candidate, Situation
 from lpxdoctor.tune.state import State
 
 _SILENCE_S = 120.0  # of an engine that answers, after which a request counts as failed
@@ -69,7 +70,7 @@ def tuned(
     begun = kept.load(asked) if resume else None
     run = Run(
         service=service,
-        measured=_measuring(service, wish, audience),
+        measured=_measuring(service, wish, audience, begun),
         policy=policy,
         budget_s=wish.budget_s,
         is_stopped=audience.is_stopped,
@@ -101,10 +102,11 @@ def _candidates(service: Service, wish: Wish, sizing: Sizing | str, state: State
     return [one for one in candidates(situation) if one.step.partition(" ")[0] in wish.steps]
 
 
-def _measuring(service: Service, wish: Wish, audience: Audience) -> Measuring:
+def _measuring(service: Service, wish: Wish, audience: Audience, begun: State | None) -> Measuring:
+    as_before = {rung.concurrency: rung.requests for rung in begun.first.rungs} if begun else None
     plan = Plan(
         concurrencies=wish.concurrencies,
-        requests=wish.requests,
+        requests=wish.requests or as_before,
         input_len=wish.input_len,
         output_len=wish.output_len,
         timeout_s=_SILENCE_S,

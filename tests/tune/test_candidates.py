@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from lpxdoctor.decode.profile import Profile
+from lpxdoctor.decode.profile import Profile, decode
 from lpxdoctor.errors import UsageError
-from lpxdoctor.tune.candidates import RULES, Candidate, Situation, candidates, checked_steps, unlike
+from lpxdoctor.tune.candidates import RULES, candidates, checked_steps
+from lpxdoctor.tune.draft import unlike
 from lpxdoctor.tune.service import Settings
+from lpxdoctor.tune.situation import Candidate, Situation
 from tests.decode.servers import Server, measured
 from tests.sizing.test_plan import QWEN, made, model
 
+H200_LADDER = Path(__file__).parents[1] / "decode" / "h200-ladder.json"
 H200, A10 = made(QWEN, "NVIDIA H200"), made(QWEN, "NVIDIA A10")
 
 
@@ -76,6 +79,7 @@ def test_without_a_plan_what_needs_one_says_so() -> None:
         ("scheduling", "0.9.2", "does not know it; 0.10.0 does"),
         ("scheduling", None, "version is not known"),
         ("performance-mode", "0.16.0", "does not know it; 0.17.0 does"),
+        ("cuda-graphs", "0.10.2", "does not know it; 0.11.0 does"),
     ],
 )
 def test_what_a_version_does_not_know_or_does_by_itself_is_skipped(step: str, version: str | None, said: str) -> None:
@@ -147,3 +151,23 @@ def test_steps_are_chosen_by_name() -> None:
     assert checked_steps(("weights",)) == ("weights",)
     with pytest.raises(UsageError, match=r"no such step\. There are: given, weights"):
         checked_steps(("wieghts",))
+
+
+def test_graphs_of_mixed_steps_are_tried_where_attention_can_be_captured_and_prompts_are_short() -> None:
+    steps = found()
+    assert added(steps["cuda-graphs"]) == [("--compilation-config", '{"cudagraph_mode": "FULL"}')]
+    assert "160 tokens" in steps["cuda-graphs"][0].reason
+    assert "captures steps of decoding alone" in skipped(found(plan=A10)["cuda-graphs"])
+    assert "never mixed" in skipped(found(first=profile("0.25.1", 1.0, 1))["cuda-graphs"])
+    long = msgspec.structs.replace(profile(), input_len=481)
+    assert "has 513 tokens, and graphs are made for 512" in skipped(found(first=long)["cuda-graphs"])
+    assert "the recipe has --enforce-eager" in skipped(found({"--enforce-eager": ""})["cuda-graphs"])
+    assert skipped(found(plan="no GPU answers")["cuda-graphs"]) == "no GPU answers"
+
+
+def test_a_front_end_that_the_engines_own_times_prove_late_is_worth_a_try() -> None:
+    ladder = decode(H200_LADDER.read_bytes(), "h200")
+    steps = found(first=msgspec.structs.replace(ladder, rungs=(ladder.rungs[0], ladder.rungs[-1])))
+    assert added(steps["front-end"]) == [("--api-server-count", "4"), ("--stream-interval", "4")]
+    assert "every 9.8 ms, and chunks came every 25.4: one process cannot keep up" in steps["front-end"][0].reason
+    assert "keeps up" in skipped(found()["front-end"])

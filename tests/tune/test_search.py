@@ -13,11 +13,11 @@ from lpxdoctor.decode.profile import Profile
 from lpxdoctor.errors import UsageError
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Answers
-from lpxdoctor.tune.candidates import Candidate
 from lpxdoctor.tune.completions import Said
 from lpxdoctor.tune.running import Run
 from lpxdoctor.tune.search import descend, first
 from lpxdoctor.tune.service import Hints, NotStartedError, Settings, StoppedError
+from lpxdoctor.tune.situation import Candidate
 from lpxdoctor.tune.state import State
 from tests.decode.servers import Server, measured
 
@@ -158,26 +158,29 @@ def test_it_stops_when_nothing_gains_any_more() -> None:
     assert state.ended == "finished"
 
 
+MANY = wanted(*(f"--{letter}" for letter in "abcdefghijklmnop"))
+
+
 @pytest.mark.parametrize(
-    ("budget_min", "starts", "outcome", "why"),
+    ("budget_min", "starts", "chosen"),
     [
-        (15, 1, ["not tried"] * 3, "budget of 15 min is used up"),  # a winner could not be held against anything
-        (35, 3, ["kept", "not tried", "not tried"], "budget of 35 min is used up"),
-        (65, 6, ["kept", "not tried", "not tried"], "is for confirming what was kept"),
-        (85, 7, ["kept", "no gain", "not tried"], "is for confirming what was kept"),  # --c may take two starts
+        (15, 1, ()),  # a winner could not be held against anything
+        (35, 3, ()),  # one was kept, and the budget is too short to confirm it
+        (85, 7, ()),  # a short one goes into the search
+        (125, 12, ("--a", "--c", "--e")),  # a long one keeps some for confirming
     ],
 )
-def test_it_stays_within_its_budget_and_keeps_some_of_it_to_confirm(
-    budget_min: float, starts: int, outcome: list[str], why: str
+def test_it_stays_within_its_budget_and_a_long_one_lasts_for_confirming(
+    budget_min: float, starts: int, chosen: tuple[str, ...]
 ) -> None:
-    engine = Simulated({"--a": 0.7}, minutes_each=10)
-    state = tuned(engine, wanted("--a", "--b", "--c"), budget_min)
-    assert (candidates(state), len(engine.starts)) == (outcome, starts)
+    engine = Simulated({"--a": 0.7, "--c": 0.8, "--e": 0.8}, minutes_each=10)
+    state = tuned(engine, MANY, budget_min)
+    assert len(engine.starts) == starts
     assert engine.now <= budget_min * 60
-    assert why in state.rows[-1 if starts < 6 else -4].why
     assert state.ended == "out of budget"
-    assert state.is_open == (starts == 3)
-    assert state.chosen.added == (("--a",) if starts >= 6 else ())
+    assert (state.settings() != Settings()) == (starts > 1)
+    assert (state.chosen.added, state.is_open) == (chosen, not chosen and starts > 1)
+    assert "budget of" in next(row.why for row in state.rows if row.outcome == "not tried")
 
 
 def test_what_is_skipped_is_a_row_with_its_reason() -> None:
