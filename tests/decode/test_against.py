@@ -9,7 +9,8 @@ import pytest
 from lpxdoctor.cli import run
 from lpxdoctor.cli.compare import STATUS
 from lpxdoctor.decode import store
-from tests.decode.peer import Script, serving_apart
+from tests.decode.peer import serving_apart
+from tests.decode.script import Script
 from tests.report.schemas import valid as published
 
 ROOT = Path(__file__).resolve().parents[2]

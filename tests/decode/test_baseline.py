@@ -16,7 +16,8 @@ from lpxdoctor.decode import engine
 from lpxdoctor.decode.endpoint import endpoint
 from lpxdoctor.decode.profile import decode
 from lpxdoctor.decode.target import KEY_VARIABLE
-from tests.decode.peer import ROOT, Script, serving, serving_apart
+from tests.decode.peer import ROOT, serving, serving_apart
+from tests.decode.script import Script
 from tests.report.schemas import valid
 
 

@@ -8,7 +8,8 @@ import pytest
 from lpxdoctor import deployments
 from lpxdoctor.cli import run
 from lpxdoctor.deployments import Deployment
-from tests.decode.peer import Script, serving
+from tests.decode.peer import serving
+from tests.decode.script import Script
 from tests.report.schemas import valid
 
 SHORT = ("--concurrency", "1,2", "--requests", "4", "--input-len", "8", "--output-len", "4")

@@ -9,7 +9,8 @@ from lpxdoctor.decode.hooks import Hooks
 from lpxdoctor.decode.target import Target
 from lpxdoctor.decode.workload import ChunkUsage, Dialect, Workload
 from lpxdoctor.errors import MeasureError
-from tests.decode.peer import Peer, Script, serving
+from tests.decode.peer import Peer, serving
+from tests.decode.script import Script
 
 WORK = Workload(model="peer", input_len=16, output_len=6, nonce="test")
 MOST_EXACT = Dialect(chunk_usage=ChunkUsage.WHEN_NEEDED)

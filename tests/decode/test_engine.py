@@ -8,7 +8,8 @@ import pytest
 from lpxdoctor.decode import engine
 from lpxdoctor.decode.endpoint import endpoint
 from lpxdoctor.errors import MeasureError, UsageError
-from tests.decode.peer import Script, serving
+from tests.decode.peer import serving
+from tests.decode.script import Script
 
 # Shape as vLLM 0.32 writes it: two engines, a histogram, and the cache configuration as labels.
 TEXT = """\

@@ -6,7 +6,8 @@ import pytest
 
 from lpxdoctor.decode.endpoint import endpoint
 from lpxdoctor.decode.gauges import Reading, parse, summary, watched
-from tests.decode.peer import Script, serving
+from tests.decode.peer import serving
+from tests.decode.script import Script
 
 # As vLLM 0.32 writes them.
 PAGE = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.

@@ -14,8 +14,9 @@ from lpxdoctor.decode import measure
 from lpxdoctor.decode.ladder import doubling, memory_notes, stop_reason
 from lpxdoctor.decode.limits import Cause, limit
 from lpxdoctor.decode.profile import EngineLoad, Rung
-from tests.decode.peer import Script, serving, serving_apart
+from tests.decode.peer import serving, serving_apart
 from tests.decode.recordings import recording, sample, steady
+from tests.decode.script import Script
 from tests.decode.simulated import Server, measured
 from tests.decode.test_validity import GPU, QUIET, judged
 

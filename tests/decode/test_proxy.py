@@ -16,7 +16,8 @@ from lpxdoctor.decode.target import KEY_VARIABLE, reached
 from lpxdoctor.decode.workload import Workload
 from lpxdoctor.errors import MeasureError, UsageError
 from tests.decode.connect_proxy import proxying
-from tests.decode.peer import Peer, Script, serving
+from tests.decode.peer import Peer, serving
+from tests.decode.script import Script
 
 WORK = Workload(model="peer", input_len=32, output_len=8, nonce="test")
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")

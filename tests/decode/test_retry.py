@@ -12,7 +12,8 @@ from lpxdoctor.decode.retry import pause_s
 from lpxdoctor.decode.samples import Recording, Role
 from lpxdoctor.decode.validity import judge
 from lpxdoctor.decode.workload import Workload
-from tests.decode.peer import Peer, Script, serving
+from tests.decode.peer import Peer, serving
+from tests.decode.script import Script
 
 WORK = Workload(model="peer", input_len=16, output_len=6, nonce="test")
 

@@ -8,7 +8,8 @@ from lpxdoctor import deployments
 from lpxdoctor.decode.target import KEY_VARIABLE, reached
 from lpxdoctor.deployments import Deployment
 from lpxdoctor.errors import DoctorError, MeasureError, UsageError
-from tests.decode.peer import Script, serving
+from tests.decode.peer import serving
+from tests.decode.script import Script
 
 
 @pytest.fixture(autouse=True)

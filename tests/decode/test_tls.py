@@ -11,7 +11,8 @@ from lpxdoctor.decode.hooks import Hooks
 from lpxdoctor.decode.load import Loop
 from lpxdoctor.decode.workload import Workload
 from lpxdoctor.errors import MeasureError
-from tests.decode.peer import Script, serving
+from tests.decode.peer import serving
+from tests.decode.script import Script
 
 WORK = Workload(model="peer", input_len=32, output_len=8, nonce="test")
 
