@@ -10,6 +10,7 @@ import click
 import pytest
 
 from lpxdoctor import catalog
+from lpxdoctor.check import Check
 from lpxdoctor.cli import group
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,7 +76,7 @@ def test_the_pages_have_commands() -> None:
 
 
 @pytest.mark.parametrize("check", catalog.load(None), ids=lambda check: check.id)
-def test_commands_that_a_check_advises_are_understood(check: catalog.Check[...]) -> None:
+def test_commands_that_a_check_advises_are_understood(check: Check[...]) -> None:
     for line in typed(f"{check.cure}\n{check.why}"):
         understood(line.replace("<", "").replace(">", ""))
 
