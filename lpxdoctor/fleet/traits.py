@@ -14,6 +14,7 @@ from lpxdoctor.facts.gpu import Gpus
 from lpxdoctor.facts.host import Host
 
 F = TypeVar("F", bound=Fact)
+V = TypeVar("V")
 NONE = "none"
 _Facts = Mapping[type[Fact], Fact]
 
@@ -50,11 +51,14 @@ def _images(engines: Engines) -> str:
 
 
 def _read(facts: _Facts, name: str, kind: type[F], words: Callable[[F], str]) -> dict[str, str]:
-    """Return {name: value}, nothing where the fact was not asked for or cannot be read."""
+    value = read(facts, kind, words)
+    return {} if value is None else {name: value or NONE}
+
+
+def read(facts: _Facts, kind: type[F], value: Callable[[F], V]) -> V | None:
+    """Return a value of a fact, None where it was not asked for or cannot be read."""
     fact = facts.get(kind)
-    if fact is None:
-        return {}
     try:
-        return {name: words(cast("F", fact)) or NONE}
+        return None if fact is None else value(cast("F", fact))
     except Unreadable:
-        return {}
+        return None

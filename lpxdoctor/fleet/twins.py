@@ -2,25 +2,25 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar
 
-from lpxdoctor.evidence import Unreadable
+import msgspec
+
 from lpxdoctor.facts.fact import Fact
 from lpxdoctor.facts.gpu import Gpus
 from lpxdoctor.facts.host import Host
+from lpxdoctor.fleet.traits import read
 
 Kind = Literal["machine", "machine id", "GPU"]
-F = TypeVar("F", bound=Fact)
 # What anonymize.py writes in their places is the same on every host.
 _STAND_IN = re.compile(r"(GPU-)?0{8}-(0{4}-){3}[0-9a-f]{12}|0{16}[0-9a-f]{16}")
 _DIGITS = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class Identity:
-    """What no two hosts have in common, as far as it could be read.
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What no two hosts have in common, "" and {} where it could not be read.
 
     machine is the beginning of the SHA-256 of the machine id, which machine-id(5) asks to keep to oneself; boot is of
     the running kernel; gpus has UUID -> name.
@@ -28,7 +28,7 @@ class Identity:
 
     machine: str = ""
     boot: str = ""
-    gpus: Mapping[str, str]
+    gpus: dict[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +42,11 @@ class Twin:
 
 def identity(facts: Mapping[type[Fact], Fact]) -> Identity:
     """Return what identifies a host."""
-    machine = _own(_read(facts, Host, lambda host: host.machine_id))
-    gpus = _read(facts, Gpus, lambda gpus: {gpu.uuid: gpu.name for gpu in gpus.gpus if not gpu.error}) or {}
+    machine = _own(read(facts, Host, lambda host: host.machine_id))
+    gpus = read(facts, Gpus, lambda gpus: {gpu.uuid: gpu.name for gpu in gpus.gpus if not gpu.error}) or {}
     return Identity(
         machine=machine and hashlib.sha256(machine.encode()).hexdigest()[:_DIGITS],
-        boot=_own(_read(facts, Host, lambda host: host.boot_id)),
+        boot=_own(read(facts, Host, lambda host: host.boot_id)),
         gpus={uuid: name for uuid, name in gpus.items() if _own(uuid)},
     )
 
@@ -83,15 +83,3 @@ def _groups(pairs: Iterable[tuple[str, K]]) -> dict[K, tuple[str, ...]]:
 def _own(text: str | None) -> str:
     """Return what identifies, "" for what stands in its place."""
     return "" if text is None or _STAND_IN.fullmatch(text) else text
-
-
-V = TypeVar("V")
-
-
-def _read(facts: Mapping[type[Fact], Fact], kind: type[F], value: Callable[[F], V]) -> V | None:
-    """Return a fact's value, None where it was not asked for or cannot be read."""
-    fact = facts.get(kind)
-    try:
-        return None if fact is None else value(cast("F", fact))
-    except Unreadable:
-        return None

@@ -64,17 +64,6 @@ class NoAnswerDocument(msgspec.Struct, frozen=True, kw_only=True):
     do: str
 
 
-class IdentityDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What no two hosts have in common, "" and {} where it could not be read; gpus has UUID -> name.
-
-    machine is the beginning of the SHA-256 of its machine id, boot the id of its running kernel.
-    """
-
-    machine: str
-    boot: str
-    gpus: dict[str, str]
-
-
 class HostDocument(msgspec.Struct, frozen=True, kw_only=True):
     """One host under its name in the inventory: either report or no_answer is there.
 
@@ -85,7 +74,7 @@ class HostDocument(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     verdict: VerdictWord
     facts: dict[str, str]
-    identity: IdentityDocument | None = None
+    identity: Identity | None = None
     no_answer: NoAnswerDocument | None = None
     report: Document | None = None
 
@@ -156,12 +145,11 @@ class FleetDocument(msgspec.Struct, frozen=True, kw_only=True):
 def judged(name: str, judgement: Judgement) -> HostDocument:
     """Return the row of a host that answered."""
     report = document(judgement)
-    own = identity(judgement.facts)
     return HostDocument(
         name=name,
         verdict=report.verdict,
         facts=traits(judgement.facts),
-        identity=IdentityDocument(machine=own.machine, boot=own.boot, gpus=dict(own.gpus)),
+        identity=identity(judgement.facts),
         report=report,
     )
 
@@ -188,7 +176,7 @@ def fleet(hosts: Iterable[HostDocument]) -> FleetDocument:
             unknown=counts["unknown"],
             no_answer=counts["no answer"],
         ),
-        findings=tuple(map(_finding, twins(_identities(rows)))),
+        findings=tuple(map(_finding, twins({row.name: row.identity for row in rows if row.identity}))),
         odd_ones_out=tuple(map(_drift, drifts({row.name: row.facts for row in rows}))),
         hosts=rows,
     )
@@ -209,14 +197,6 @@ def _named_apart(hosts: Iterable[HostDocument]) -> Iterable[HostDocument]:
         seen[host.name] += 1
         count = seen[host.name]
         yield host if count == 1 else msgspec.structs.replace(host, name=f"{host.name} ({count})")
-
-
-def _identities(rows: Iterable[HostDocument]) -> Mapping[str, Identity]:
-    return {
-        row.name: Identity(machine=row.identity.machine, boot=row.identity.boot, gpus=row.identity.gpus)
-        for row in rows
-        if row.identity
-    }
 
 
 def _finding(twin: Twin) -> FleetFindingDocument:

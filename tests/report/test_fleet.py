@@ -18,8 +18,9 @@ from lpxdoctor.cli._fleet import Judge
 from lpxdoctor.evaluate import evaluate
 from lpxdoctor.evidence import Evidence, from_json
 from lpxdoctor.fleet import NoAnswer
+from lpxdoctor.fleet.twins import Identity
 from lpxdoctor.report import fleet_html, fleet_text
-from lpxdoctor.report.fleet import FleetDocument, HostDocument, IdentityDocument, fleet, judged, refused, render
+from lpxdoctor.report.fleet import FleetDocument, HostDocument, fleet, judged, refused, render
 from lpxdoctor.report.json import CoverageDocument, UnknownDocument
 from tests.report.schemas import valid
 
@@ -108,7 +109,7 @@ def test_two_hosts_of_one_name_stay_two(report: FleetDocument) -> None:
 @pytest.fixture(scope="module")
 def twice() -> FleetDocument:
     """Return the report of one fit machine that has two names."""
-    own = IdentityDocument(machine="0123456789abcdef", boot="4d4c6b0e", gpus={"GPU-1": "NVIDIA H200"})
+    own = Identity(machine="0123456789abcdef", boot="4d4c6b0e", gpus={"GPU-1": "NVIDIA H200"})
     row = msgspec.structs.replace(host("gpu-01", "h200-cdi"), identity=own)
     return fleet([row, msgspec.structs.replace(row, name="gpu-02")])
 
@@ -123,7 +124,7 @@ def test_what_is_wrong_with_hosts_together_is_told_and_counts(twice: FleetDocume
     assert "✗ fleet.machine-twice  One machine answers as gpu-01, gpu-02\n" in text
     assert "ansible_host" in text
     assert "One machine answers as gpu-01, gpu-02" in fleet_html.render(twice)
-    boot = IdentityDocument(machine="0123456789abcdef", boot="5d4c6b0e", gpus={})
+    boot = Identity(machine="0123456789abcdef", boot="5d4c6b0e", gpus={})
     cloned = fleet([twice.hosts[0], msgspec.structs.replace(twice.hosts[1], identity=boot)])
     assert [finding.id for finding in cloned.findings] == ["fleet.machine-id-cloned"]
     assert cloned.exit_code == 1
