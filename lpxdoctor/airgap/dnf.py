@@ -81,12 +81,15 @@ class Root:
         for file in directory.glob("*.rpm"):
             os.utime(file, (epoch, epoch))  # the index has it, and the same files are to give the same index
         what = "The index of the packages could not be made"
-        said_by(("createrepo_c", "--quiet", "--no-database", "--revision", str(epoch), str(directory)), what)
+        # gzip: what newer ones use by themselves is not read by each older dnf.
+        form = ("--general-compress-type", "gz", "--no-database")
+        said_by(("createrepo_c", "--quiet", *form, "--revision", str(epoch), str(directory)), what)
         # dnf takes a package of a module only from a repository that tells of the module.
         modules = self.directory / "modules.yaml"
         modules.write_bytes(b"\n".join(_text(file) for file in sorted(self.directory.rglob("*-modules.yaml*"))))
         if modules.stat().st_size:
-            said_by(("modifyrepo_c", "--mdtype", "modules", str(modules), str(directory / "repodata")), what)
+            options = ("--mdtype", "modules", "--compress-type", "gz")
+            said_by(("modifyrepo_c", *options, str(modules), str(directory / "repodata")), what)
         index = directory / "repodata/repomd.xml"
         index.write_text(re.sub(r"<timestamp>\d+<", f"<timestamp>{epoch}<", index.read_text()), encoding="utf-8")
 

@@ -120,7 +120,7 @@ def test_it_is_installed_where_there_is_no_network(bundle: Path, offline: Callab
     assert "changes\n" in first.out
     assert offline("cat", rpms.FILE).out == "tiny\n"
     told = offline("dnf", "--quiet", "--installed", "repoquery", "--queryformat", "%{name} %{evr}\n", "lab-tiny*")
-    assert told.out.split("\n")[:2] == ["lab-tiny 3-1", "lab-tiny-data 2-1"]
+    assert set(told.out.split("\n")) >= {"lab-tiny 3-1", "lab-tiny-data 2-1"}
     again = offline(*apply)
     assert again.out == "localhost: nothing to change\n", again
 
