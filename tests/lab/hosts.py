@@ -134,5 +134,5 @@ def started_host(
         image or build(LAB / "build", engine.value), *options, files=login_files(engine, key, port)
     ) as identity:
         host = Host(name=name, container_id=identity, port=port, key=key, known_hosts=known_hosts)
-        wait_until(host.is_up, f"the host {name}", lambda: docker("logs", identity), timeout_s=60)
+        wait_until(host.is_up, f"the host {name}", lambda: docker("logs", identity), timeout_s=180)
         yield host

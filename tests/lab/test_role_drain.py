@@ -30,7 +30,7 @@ def engine(cpu_image: str, model_dir: Path) -> Iterator[vllm.Server]:
     more = ("--name", NAME, *(part for label in labels for part in ("--label", label)))
     with container(cpu_image, *vllm.options(model_dir, f"{port}"), *more, command=vllm.COMMAND) as identity:
         server = vllm.Server(f"http://127.0.0.1:{port}", "tiny", identity)
-        wait_until(lambda: answers(server), "vLLM", lambda: docker("logs", "--tail", "30", NAME), timeout_s=240)
+        wait_until(lambda: answers(server), "vLLM", lambda: docker("logs", "--tail", "30", NAME), timeout_s=480)
         vllm.let_the_server_speak(identity)
         yield server
 

@@ -44,7 +44,7 @@ def started(image: str, model_dir: Path) -> Generator[Server]:
     command = (*COMMAND, "--max-num-seqs", f"{MAX_NUM_SEQS}")
     with container(image, *options(model_dir, f"{port}"), command=command) as identity:
         server = Server(f"http://127.0.0.1:{port}", "tiny", identity)
-        wait_until(lambda: _is_ready(server), "vLLM", lambda: docker("logs", "--tail", "30", identity), timeout_s=240)
+        wait_until(lambda: _is_ready(server), "vLLM", lambda: docker("logs", "--tail", "30", identity), timeout_s=480)
         let_the_server_speak(identity)
         yield server
 
