@@ -114,15 +114,11 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
 
 
 def test_it_is_installed_where_there_is_no_network(bundle: Path, offline: Callable[..., Said]) -> None:
-    apply = (sys.executable, "-m", "lpxdoctor", "bundle", "apply", bundle, "--local")
-    first = offline(*apply)
-    assert first.status == 0, first
-    assert "changes\n" in first.out
+    applied = offline(sys.executable, "-m", "lpxdoctor", "bundle", "apply", bundle, "--local")
+    assert applied.status == 0, applied
     assert offline("cat", rpms.FILE).out == "tiny\n"
     told = offline("dnf", "--quiet", "--installed", "repoquery", "--queryformat", "%{name} %{evr}\n", "lab-tiny*")
     assert set(told.out.split("\n")) >= {"lab-tiny 3-1", "lab-tiny-data 2-1"}
-    again = offline(*apply)
-    assert again.out == "localhost: nothing to change\n", again
 
 
 @pytest.fixture
