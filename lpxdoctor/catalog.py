@@ -41,7 +41,7 @@ def chosen(checks: tuple[Check[...], ...], ids: Iterable[str]) -> tuple[Check[..
     while queue:
         id_ = queue.pop()
         if id_ not in by_id:
-            raise UsageError(f"no check has the id {id_}. Type: lpxdoctor checks")
+            raise UsageError(f"No check has the id {id_}. Type: lpxdoctor checks")
         if id_ not in wanted:
             wanted.add(id_)
             queue.extend(by_id[id_].after)
@@ -67,7 +67,7 @@ def ordered(checks: Iterable[Check[...]]) -> tuple[Check[...], ...]:
     try:
         TopologicalSorter({check.id: check.after for check in by_id.values()}).prepare()
     except CycleError as error:
-        raise UsageError(f"checks follow from each other in a circle: {' -> '.join(error.args[1])}") from None
+        raise UsageError(f"Checks follow from each other in a circle: {' -> '.join(error.args[1])}") from None
     # graphlib's own order is by depth; the chain's order must stay, so each check pulls what it follows from before it.
     placed: dict[str, Check[...]] = {}
 
@@ -87,7 +87,7 @@ def _by_id(checks: Iterable[Check[...]]) -> dict[str, Check[...]]:
     by_id: dict[str, Check[...]] = {}
     for check in checks:
         if check.id in by_id:
-            raise UsageError(f"two checks have the id {check.id}; to replace a bundled one, disable it in policy.toml")
+            raise UsageError(f"Two checks have the id {check.id}; to replace a bundled one, disable it in policy.toml")
         by_id[check.id] = check
     for check in by_id.values():
         for earlier in check.after:

@@ -157,7 +157,7 @@ def test_circles_unknown_and_double_ids_are_refused() -> None:
         catalog.ordered([making("host.a", after=("host.b",)), making("host.b", after=("host.a",))])
     with pytest.raises(UsageError, match="no check has that id"):
         catalog.ordered([making("host.a", after=("host.x",))])
-    with pytest.raises(UsageError, match="two checks have the id"):
+    with pytest.raises(UsageError, match="Two checks have the id"):
         catalog.ordered([making("host.a"), making("host.a")])
 
 

@@ -71,9 +71,12 @@ def test_the_command_prints_what_the_survey_has() -> None:
     done = CliRunner().invoke(group, ["knowledge"])
     assert done.exit_code == 0
     newest = survey.newest()
-    assert f"driver branch {newest.driver_branch}, CUDA {newest.cuda}, vLLM {newest.vllm}" in done.output
+    assert f"driver branch {newest.driver_branch}, CUDA {newest.cuda}, Xid {newest.xid}" in done.output
+    assert f"vLLM {newest.vllm} (pinned: {newest.pinned_vllm})" in done.output
     for table in survey.tables():
-        assert f"{table.file} {table.name}" in done.output
+        assert f"{table.file} " in done.output
+        assert f"{table.name} " in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
 
 
 def test_the_json_is_the_survey() -> None:

@@ -49,7 +49,7 @@ def command(source: str | None, symptom: str | None, form: str, verbose: bool) -
     70 a defect of lpxdoctor.
     """
     if (source is None) == (symptom is None):
-        raise UsageError('give a file, - for standard input, or --symptom "what happens"')
+        raise UsageError('Give a file, - for standard input, or --symptom "what happens".')
     checks, rules = catalog.load(), policy.load()
     if symptom is not None:
         judgement = _look(symptom, checks, rules)

@@ -21,15 +21,15 @@ def command(form: str) -> int:
         known = {"schema": 1, "newest": newest, "tables": tables}
         print_document(msgspec.json.format(msgspec.json.encode(known), indent=2).decode() + "\n")
         return 0
-    width = max(len(f"{table.file} {table.name}") for table in tables)
+    names = [table.file if table.file == table.name else f"{table.file} {table.name}" for table in tables]
+    width = max(map(len, names))
     print(f"{'table'.ljust(width)}  rows  oldest      newest      low certainty")
-    for table in tables:
-        name = f"{table.file} {table.name}".ljust(width)
+    for name, table in zip((name.ljust(width) for name in names), tables, strict=True):
         low = f"{table.low} ({table.low / table.rows:.0%})" if table.low else "-"
         print(f"{name}  {table.rows:4}  {table.oldest}  {table.newest}  {low}")
     print(
-        f"\nNewest known: driver branch {newest.driver_branch}, CUDA {newest.cuda}, vLLM {newest.vllm} "
-        f"(pinned: {newest.pinned_vllm}), Xid {newest.xid}."
+        f"\nNewest known: driver branch {newest.driver_branch}, CUDA {newest.cuda}, Xid {newest.xid},\n"
+        f"vLLM {newest.vllm} (pinned: {newest.pinned_vllm})."
     )
     oldest, latest = min(table.oldest for table in tables), max(table.newest for table in tables)
     print(f"{sum(table.rows for table in tables)} rows, of {oldest} to {latest}.")

@@ -52,7 +52,7 @@ def command(
     from lpxdoctor.sizing.source import load  # noqa: PLC0415
 
     if name and source:
-        raise click.UsageError("--gpu and --from both say which GPU: type one of them")
+        raise click.UsageError("--gpu and --from both say which GPU: type one of them.")
     found = load(model)
     wanted = wish(
         found,

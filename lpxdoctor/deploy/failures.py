@@ -139,7 +139,10 @@ def error_in(log: Sequence[str]) -> str:
 
 def _unreachable(message: str, host: str) -> str:
     known = _matching(_SSH, message)
-    said = message.splitlines()[-1] if message else ""
+    # Ansible repeats itself: "Task failed: Failed to connect to the host via ssh: ssh: Could not resolve …"
+    said = re.sub(
+        r"^(Task failed: )?(Failed to connect to the host via ssh: )?", "", message.splitlines()[-1] if message else ""
+    )
     if known:
         return f"{host} cannot be reached by SSH: {known.format(address=host, host=host)}\nssh said: {said}"
     return f"{host} cannot be reached: {message}"

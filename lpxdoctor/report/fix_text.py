@@ -70,8 +70,15 @@ def _plan(plans: Sequence[Plan], signs: dict[str, str]) -> Iterator[RenderableTy
         yield _steps(plan, plans)
         yield Text(f"then checks again: {', '.join(plan.ids)}", "dim")
     for found in plan.by_hand:
-        yield Text(f"by hand  {found.title}  ({found.id})", "yellow")
+        yield _hung("by hand", f"{found.title}  ({found.id})", "yellow")
         yield from (Padding(Text(flowing(command), "bold"), (0, 0, 0, 9), expand=False) for command in found.do)
+
+
+def _hung(label: str, text: str, style: str) -> Table:
+    """Return a label and a text beside it, whose further lines begin where its first one does."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row(Text(label, style), Text(text, style))
+    return grid
 
 
 def _nothing(plan: Plan, name: str, signs: dict[str, str]) -> Text:

@@ -16,6 +16,7 @@ from lpxdoctor.sizing.plan import Plan
 
 SCHEMA = 1
 _BAR_WIDTH = 77
+_SECOND_LINE = "KV "
 _SIGNS = {"times": "×", "dot": "·", "about": "≈", "blocks": "█▓▒▚░ ", "fail": "✗", "divide": "÷", "up": "→"}
 _ASCII = {"times": "x", "dot": "-", "about": "~", "blocks": "#=+:. ", "fail": "X", "divide": "/", "up": ">"}
 _STYLES = ("cyan", "yellow", "magenta", "blue", "green", "dim")
@@ -226,7 +227,7 @@ def _column(option: Option) -> str:
 
 def _longest_label(plan: Plan) -> str:
     wanted = plan.wish.concurrency
-    return f"longest context, {wanted} at once" if wanted else "longest context, one request"
+    return f"longest context, {wanted:,} at once" if wanted else "longest context, one request"
 
 
 def _bar(plan: Plan, signs: dict[str, str]) -> Iterator[RenderableType]:
@@ -237,15 +238,16 @@ def _bar(plan: Plan, signs: dict[str, str]) -> Iterator[RenderableType]:
         (f"step {about}", memory.activations),
         (f"graphs {about}", memory.graphs),
         (f"process {about}", memory.runtime),
-        ("KV ", memory.room),
+        (_SECOND_LINE, memory.room),
         ("left ", memory.total - memory.requested),
     )
-    bar, legend, end = Text(), Text("GiB  "), 0
+    bar, legend, end = Text(), Text("GiB"), 0
     for (label, size), block, style in zip(pieces, signs["blocks"], _STYLES, strict=True):
         start = round(end / memory.total * _BAR_WIDTH)
         end += size
         bar.append(block * (round(end / memory.total * _BAR_WIDTH) - start), style)
-        legend.append(f"{block} ", style).append(f"{label}{size / GIB:.1f} ")
+        legend.append("\n   " if label == _SECOND_LINE else "")  # two lines of whole pieces on 80 columns
+        legend.append(f" {block} ", style).append(f"{label}{size / GIB:.1f}")
     yield bar.append("|")
     yield legend
 
@@ -266,7 +268,8 @@ def _advice(plan: Plan, signs: dict[str, str]) -> Iterator[str]:
         times = f"{tokens / max(plan.chosen.tokens, 1):.1f}{signs['times']}"
         yield f"--kv-cache-dtype {form}: {times} the KV tokens, {tokens:,}; it changes answers, too"
     if plan.card.bytes_per_s:
-        yield f"Ceiling: {plan.card.bandwidth_from} bandwidth {signs['divide']} the bytes that a decode step reads"
+        bandwidth = f"the GPU's bandwidth ({plan.card.bandwidth_from})"
+        yield f"Ceiling: {bandwidth} {signs['divide']} the bytes that a decode step reads"
     yield from (f"Note: {note}" for note in plan.notes)
 
 

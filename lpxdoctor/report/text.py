@@ -190,11 +190,10 @@ def _every_check(judgement: Judgement) -> Iterator[RenderableType]:
     yield ""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for result in judgement.results:
         note = f"by {result.blocked_by}" if result.blocked_by else result.reason
-        grid.add_row(Text(result.state.value), Text(result.check.id), Text(note, "dim"))
+        grid.add_row(Text(result.state.value), Text.assemble(result.check.id, (f"  {note}" if note else "", "dim")))
     yield grid
 
 

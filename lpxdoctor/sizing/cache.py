@@ -71,7 +71,9 @@ def _vector_bytes(elements: int, form: str, half_bytes: int) -> int:
         return elements
     if form == "nvfp4":  # two elements a byte, an fp8 scale for every 16. vllm/utils/torch_utils.py
         if elements % 16:
-            raise UsageError(f"nvfp4 holds heads of a multiple of 16 elements, and this model's have {elements}")
+            raise UsageError(
+                f"KV caches of nvfp4 hold heads of a multiple of 16 elements; this model's have {elements}."
+            )
         return elements // 2 + elements // 16
     if elements == 0:
         return 0

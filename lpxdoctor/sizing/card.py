@@ -76,12 +76,12 @@ def by_name(name: str) -> Card:
     found = [row for row in rows if wanted in (_plain(row.name), _plain(f"{row.name} {row.memory_gb}GB"))]
     if len(found) > 1:
         choices = " or ".join(f'"{row.name} {row.memory_gb}GB"' for row in found)
-        raise UsageError(f"there are several GPUs of the name {name}. Type: --gpu {choices}")
+        raise UsageError(f"There are several GPUs of the name {name}. Type: --gpu {choices}")
     if not found:
         plain = {_plain(row.name): row.name for row in rows}
         near = [plain[key] for key in plain if wanted and wanted in key][:_NEAR]
         near = near or [plain[key] for key in difflib.get_close_matches(wanted, plain, _NEAR, 0.4)]
-        raise UsageError(f"no GPU of the name {name[:60]!r} is in the table. Near it: {', '.join(near) or 'none'}")
+        raise UsageError(f"No GPU of the name {name[:60]!r} is in the table. Near it: {', '.join(near) or 'none'}")
     return _of_row(found[0])
 
 
@@ -132,9 +132,9 @@ def of_host(gpus: Gpus, count: int) -> Card:
         free = {gpu.index: _free_mib(gpu) for gpu in working}
         kinds = {gpu.index: gpu.name for gpu in working}
     except Unreadable as reason:
-        raise SetupError(f"the GPUs of this host cannot be read: {reason}. {_ADVICE}") from None
+        raise SetupError(f"The GPUs of this host cannot be read: {reason}. {_ADVICE}") from None
     if not working:
-        raise SetupError(f"no GPU of this host answers. {_ADVICE}")
+        raise SetupError(f"No GPU of this host answers. {_ADVICE}")
     whole = [gpu for gpu in working if not _divided(gpu)]
     if not whole:
         names = ", ".join(gpu.subject for gpu in working)
@@ -143,7 +143,7 @@ def of_host(gpus: Gpus, count: int) -> Card:
     enough = [sorted(group, key=lambda gpu: -free[gpu.index]) for group in groups if len(group) >= count]
     if not enough:
         most = max(map(len, groups))
-        raise SetupError(f"the model is to be shared by {count} GPUs of one kind, and this host has {most}. {_ADVICE}")
+        raise SetupError(f"The model is to be shared by {count} GPUs of one kind, and this host has {most}. {_ADVICE}")
     best = max(enough, key=lambda group: free[group[count - 1].index])
     return _seen(best[count - 1], alike=len(best))
 
@@ -178,7 +178,7 @@ def _seen(gpu: SeenGpu, *, alike: int) -> Card:
         capability, total, free = gpu.compute_capability, gpu.memory_total_mib * MIB, gpu.memory_free_mib * MIB
         others = gpu.others
     except Unreadable as reason:
-        raise SetupError(f"the memory of {gpu.subject} cannot be read: {reason}. {_ADVICE}") from None
+        raise SetupError(f"The memory of {gpu.subject} cannot be read: {reason}. {_ADVICE}") from None
     cuda, memory_from = _cuda_total(total), "NVML's total, less what the driver keeps"
     shown = free + sum(process.memory_mib or 0 for process in others) * MIB
     if abs(shown - cuda) < _SHOWN_SHARE * total:  # else a process holds memory that this container does not see

@@ -91,8 +91,8 @@ def _said(library: Any, repository: str, error: Exception) -> SetupError | Usage
     if isinstance(error, errors.GatedRepoError):
         return UsageError(f"{repository} is gated: accept its terms on the hub, then type: hf auth login")
     if isinstance(error, errors.RepositoryNotFoundError):
-        return UsageError(f"the hub has no model {repository}, or not for everybody: then type: hf auth login")
+        return UsageError(f"The hub has no model {repository}, or not for everybody: then type: hf auth login")
     if isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError):
         return UsageError(f"{repository} has no config.json: it is not a model that vLLM serves")
     first = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-    return SetupError(f"the hub does not tell of {repository}, nor does its local cache: {first}")
+    return SetupError(f"The hub does not tell of {repository}, nor does its local cache: {first}")

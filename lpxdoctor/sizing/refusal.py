@@ -30,7 +30,7 @@ def refusal(model: Model, card: Card, option: Option) -> str:
         needed = _gib(memory.requested - memory.room)
         return f"{name} does not fit {card.name}: {parts}: {needed}{each}, and the engine may use {allowed}"
     cache = _gib(wanted * option.pool.request_bytes(option.wish.context))
-    requests = "one request" if wanted == 1 else f"{wanted} requests"
+    requests = "one request" if wanted == 1 else f"{wanted:,} requests"
     return (
         f"{name} leaves {_gib(memory.room)} for the KV cache on {card.name} ({allowed}, less {parts}), and {requests} "
         f"of {option.wish.context:,} tokens may need {cache}{each}"

@@ -37,7 +37,7 @@ def test_an_unknown_name_lists_near_ones() -> None:
         by_name("RTX 5090 Super")
     with pytest.raises(UsageError, match=r"Near it: NVIDIA A100-PCIE-40GB, .*A100-SXM4-80GB"):
         by_name("A100")
-    with pytest.raises(UsageError, match="no GPU of the name"):
+    with pytest.raises(UsageError, match="No GPU of the name"):
         by_name("")
 
 
@@ -135,7 +135,7 @@ def test_a_gpu_that_shares_the_cpus_memory_is_planned_by_the_table() -> None:
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        (evidence(), "no GPU of this host answers"),
+        (evidence(), "No GPU of this host answers"),
         (
             evidence(error={"call": "nvmlInit_v2", "code": 9}),
             "cannot be read: NVML failed: nvmlInit_v2: DRIVER_NOT_LOADED",

@@ -147,7 +147,7 @@ def test_the_bar_shows_all_of_the_memory() -> None:
     lines = text(made(QWEN, "NVIDIA L4")).splitlines()
     bar = next(line for line in lines if line.startswith("█"))
     assert (len(bar), bar[-1]) == (78, "|")
-    legend = lines[lines.index(bar) + 1]
+    legend = " ".join(lines[lines.index(bar) + 1 : lines.index(bar) + 3])
     sizes = [float(number) for number in re.findall(r"\d+\.\d", legend)]
     assert sum(sizes) == pytest.approx(22.1, abs=0.3)
 

@@ -155,7 +155,7 @@ def test_a_model_without_safetensors_is_counted_from_its_config(online: dict[str
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("owner/nothing", "the hub has no model owner/nothing, or not for everybody"),
+        ("owner/nothing", "The hub has no model owner/nothing, or not for everybody"),
         ("owner/gated", "owner/gated is gated: accept its terms"),
         ("owner/empty", "owner/empty has no config.json"),
     ],
@@ -180,7 +180,7 @@ def test_offline_cached_weights_are_exact(offline: dict[str, Answer]) -> None:
 def test_offline_without_a_cache_is_said(offline: dict[str, Answer]) -> None:
     status, _, error = offline["owner/never-seen"]
     assert status == 3
-    assert "the hub does not tell of owner/never-seen, nor does its local cache" in error
+    assert "The hub does not tell of owner/never-seen, nor does its local cache" in error
 
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
