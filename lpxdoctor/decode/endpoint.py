@@ -83,7 +83,8 @@ def endpoint(url: str, api_key: str = "") -> Endpoint:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{url} is no URL of a server; write it like http://127.0.0.1:8000.")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise UsageError(f"{url}: only scheme, host, port and path are used; the API key comes from --api-key-file.")
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # a password is not repeated
+        raise UsageError(f"{shown}: only scheme, host, port and path are used; the API key comes from --api-key-file.")
     if not all(text.isascii() and text.isprintable() for text in (api_key, parts.path, parts.hostname)):
         raise UsageError("The API key and the URL must be printable ASCII on one line.")
     proxy = proxy_for(parts.scheme, parts.hostname, port, os.environ)

@@ -3,7 +3,7 @@
 import re
 import selectors
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -15,6 +15,7 @@ from lpxdoctor.decode.transport import Transport, tls_maker
 from lpxdoctor.errors import MeasureError
 
 _TIMEOUT_S = 10
+_BODY_LIMIT = 1 << 26
 _MOVED = (301, 302, 303, 307, 308)
 _SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+(\S+)", re.MULTILINE)
 _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -83,8 +84,9 @@ def _get(endpoint: Endpoint, path: str) -> tuple[int, bytes]:
     ):
         selector.register(transport, selectors.EVENT_READ | selectors.EVENT_WRITE)
         while not response.complete:
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError(f"nothing came within {_TIMEOUT_S} s")
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not selector.select(left_s):
+                raise TimeoutError(f"no complete answer came within {_TIMEOUT_S} s")
             if transport.wants_to_write or not transport.ready:
                 transport.progress()
             else:
@@ -101,6 +103,8 @@ def _take(transport: Transport, response: Response, body: list[bytes]) -> None:
     content = transport.receive()
     if content:
         body.append(response.feed(content))
+        if sum(map(len, body)) > _BODY_LIMIT:
+            raise ProtocolError(f"The answer does not end within {_BODY_LIMIT >> 20} MiB.")
     elif content is not None:
         response.end()
         if not response.complete:
@@ -158,10 +162,8 @@ def parse_metrics(text: str) -> Metrics:
         if name == "vllm:cache_config_info":
             cache.update(_LABEL.findall(labels))
         elif name in wanted:
-            try:
+            with suppress(ValueError):
                 sums[name] = sums.get(name, 0.0) + float(value)
-            except ValueError:
-                continue
     counters = {
         key: next(sums[name] for name in names if name in sums)
         for key, names in _COUNTERS.items()
@@ -178,7 +180,8 @@ def delta(before: Metrics, after: Metrics, received_tokens: int) -> EngineDelta 
     def grew(name: str) -> float | None:
         if name not in before.counters or name not in after.counters:
             return None
-        return after.counters[name] - before.counters[name]
+        grown = after.counters[name] - before.counters[name]
+        return grown if grown >= 0 else None  # less than before: the engine was started anew meanwhile
 
     def ratio(part: str, whole: str, scale: float = 1.0) -> float | None:
         parts, wholes = grew(part), grew(whole)

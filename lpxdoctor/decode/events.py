@@ -2,7 +2,7 @@
 
 import re
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -31,11 +31,14 @@ class Kind(Enum):
     NOTHING = "nothing"  # a comment that keeps the connection alive, or a field without data
 
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Usage(msgspec.Struct, frozen=True):
     """Tokens as the server counted them."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
 
 
 class Delta(msgspec.Struct, frozen=True):

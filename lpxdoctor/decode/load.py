@@ -23,7 +23,6 @@ from lpxdoctor.decode.transport import Transport, tls_maker
 from lpxdoctor.decode.watch import Watch
 from lpxdoctor.decode.workload import ChunkUsage, Workload
 
-_CONNECT_TIMEOUT_S = 10
 _TICK_S = 0.1
 
 
@@ -285,14 +284,6 @@ class Loop:
         for slot in due:
             self._next(slot)
         for slot in self._slots:
-            if slot.awaited_since_ns:
-                self._check_silence(slot, now - slot.awaited_since_ns)
+            if failure := slot.trouble(now, self._timeout_ns):
+                self._fail(slot, failure)
         self._hooks.progress(self._tally.progress(self._concurrency, self._schedule.requests))
-
-    def _check_silence(self, slot: Slot, silent_ns: int) -> None:
-        if slot.exchange is None:
-            if silent_ns > _CONNECT_TIMEOUT_S * 1e9:
-                self._fail(slot, f"connect: no answer within {_CONNECT_TIMEOUT_S} s")
-        elif silent_ns > self._timeout_ns:
-            chunks = len(slot.exchange.arrivals_ns)
-            self._fail(slot, f"stall: nothing came for {silent_ns / 1e9:.1f} s after {chunks} chunks")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lpxdoctor.decode import blocks
+from lpxdoctor.decode.answers import answer_reasons
 from lpxdoctor.decode.bounds import client_bound
 from lpxdoctor.decode.profile import ClientBound, EngineDelta, GpuUse, Rung
 from lpxdoctor.decode.samples import Recording, Role, Sample
@@ -36,8 +37,9 @@ def judge(
     numbers = measured(recording)
     client = client_bound(recording, numbers.ttft, numbers.itl, numbers.tpot)
     counted = [sample for sample in recording.samples if sample.role is Role.COUNTED]
-    failed = [sample for sample in counted if sample.failure]
-    reasons = tuple(_reasons(recording, numbers, client, failed, engine, gpus))
+    failed, good = ([sample for sample in counted if bool(sample.failure) is failed] for failed in (True, False))
+    of_answers = answer_reasons(good, recording.output_len)
+    reasons = (*_reasons(recording, numbers, client, failed, engine, gpus), *of_answers)
     return Rung(
         concurrency=recording.concurrency,
         requests=len(counted) - len(failed),
@@ -55,7 +57,7 @@ def judge(
         valid=not reasons,
         invalid_because="; ".join(reasons) or None,
         notes=(
-            *_answer_notes(recording, numbers, [sample for sample in counted if not sample.failure], input_len),
+            *_answer_notes(recording, numbers, good, input_len),
             *_surrounding_notes(recording, engine, gpus),
         ),
         client=client,

@@ -129,6 +129,28 @@ def test_what_is_no_url_of_a_server_is_refused(url: str) -> None:
         endpoint(url)
 
 
+def test_a_password_in_a_url_is_not_repeated() -> None:
+    with pytest.raises(UsageError, match=r"^http://host:8000/v1: only") as refused:
+        endpoint("http://me:secret@host:8000/v1")
+    assert "secret" not in str(refused.value)
+
+
+def test_a_counter_that_fell_tells_nothing() -> None:
+    before, after = engine.parse_metrics(TEXT), engine.parse_metrics(TEXT.replace("100.0", "10.0"))
+    found = engine.delta(before, after, received_tokens=5)
+    assert found is not None
+    assert found.generation_tokens is None
+
+
+@pytest.mark.parametrize("url", ["http://[::1]:8000/some/path/v1", "http://[::1]:8000/some/path"])
+def test_an_ipv6_address_with_a_path_before_v1(url: str) -> None:
+    there = endpoint(url, "key")
+    assert (there.connects_to, there.url) == (("::1", 8000), "http://[::1]:8000/some/path")
+    head = there.request("POST", "/v1/completions", b"{}").decode()
+    assert head.startswith("POST /some/path/v1/completions HTTP/1.1\r\nHost: [::1]:8000\r\n")
+    assert "Authorization: Bearer key\r\n" in head
+
+
 def test_a_key_on_two_lines_is_refused() -> None:
     with pytest.raises(UsageError, match="one line"):
         endpoint("http://127.0.0.1:1", "a\nb")

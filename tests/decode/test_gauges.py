@@ -74,3 +74,8 @@ def test_a_server_without_gauges_is_asked_once() -> None:
         time.sleep(1.2)
         assert peer.pages == ["/metrics"]
         assert watcher.during(0, time.monotonic_ns()) is None
+
+
+def test_an_engine_without_gauges_is_not_asked() -> None:
+    with watched(None) as watcher:
+        assert watcher.during(0, 1 << 62) is None

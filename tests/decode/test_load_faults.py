@@ -76,7 +76,7 @@ def test_a_refusing_server_is_not_hammered() -> None:
 
 
 def test_a_connection_that_is_never_accepted_is_a_connect_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lpxdoctor.decode.load._CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("lpxdoctor.decode.slot._CONNECT_TIMEOUT_S", 0.2)
     with socket.socket() as server:  # bound and listening for none: the kernel drops further connection requests
         server.bind(("127.0.0.1", 0))
         server.listen(0)
