@@ -14,9 +14,13 @@ def main() -> int:
             pass
         else:
             return 0
-    from lpxdoctor.cli import run  # noqa: PLC0415 - see above
+    try:
+        from lpxdoctor.cli import run  # noqa: PLC0415 - see above
 
-    return run(sys.argv[1:])
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:  # while that was imported, or told of another end
+        print("Interrupted.", file=sys.stderr)  # noqa: T201
+        return 130
 
 
 if __name__ == "__main__":

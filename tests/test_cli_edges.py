@@ -208,6 +208,14 @@ def test_a_reader_that_goes_away_is_no_verdict(line: str) -> None:
     assert b"BrokenPipe" not in done.stderr
 
 
+def test_ctrl_c_while_the_program_starts_is_no_traceback(tmp_path: Path) -> None:
+    # A module that the command line imports, slow to come: as on a cold disk.
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n", encoding="utf-8")
+    slow = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run((PROGRAM, "checks"), capture_output=True, check=False, env=slow)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Interrupted.\n")
+
+
 def test_closed_streams_hold_no_command_up() -> None:
     for line in (*PRINTING, f"check --from - < {RECORDED}"):
         done = subprocess.run(f"{PROGRAM} {line} >&-", shell=True, capture_output=True, check=False)
