@@ -6,6 +6,7 @@ import click
 
 from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
+from lpxdoctor.errors import UsageError
 
 if TYPE_CHECKING:
     from lpxdoctor.decode.compare import Comparison
@@ -27,7 +28,13 @@ def command(a: str, b: str, form: str) -> int:
     """
     from lpxdoctor.decode import store  # noqa: PLC0415 - --help needs none of it
 
-    return show(compared(store.find(a), store.find(b)), form)
+    one, other = store.find(a), store.find(b)
+    if (one.id, one.nonce) == (other.id, other.nonce):
+        raise UsageError(
+            f"{a} and {b} are one and the same run ({one.id} of {one.started}): there is nothing to compare.\n"
+            "Measure again with lpxdoctor baseline, or type two of: lpxdoctor compare NAME last"
+        )
+    return show(compared(one, other), form)
 
 
 def compared(a: "Profile", b: "Profile") -> "Comparison":

@@ -276,4 +276,7 @@ def decode(content: bytes, origin: str) -> Profile:
             raise UsageError(f"{origin} is no baseline of schema {SCHEMA} (it says {schema!r}).")
         return msgspec.convert(found, Profile)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{origin} is no baseline that can be read: {error}.") from None
+        raise UsageError(
+            f"{origin} is no baseline that can be read: {error}.\n"
+            "A baseline is a file that lpxdoctor baseline kept, with -o or in its own directory."
+        ) from None

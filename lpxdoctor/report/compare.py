@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lpxdoctor.decode.advice import advice, warnings
 from lpxdoctor.decode.compare import Compared, Comparison, Verdict
 from lpxdoctor.decode.profile import Profile
 from lpxdoctor.decode.resample import Change
@@ -32,6 +33,7 @@ def _print(line: Text, console: Console) -> None:
 
 def _before(comparison: Comparison) -> Iterator[Text]:
     yield Text(f"{_told(comparison.a)} → {_told(comparison.b)}", "bold")
+    yield from (Text(line, "yellow") for line in warnings(comparison))
     differing = comparison.setups.differing
     if len(differing) > 1:
         yield Text(f"{len(differing)} variables differ, so no verdict here can name the cause:", "yellow")
@@ -90,6 +92,7 @@ def _after(comparison: Comparison) -> Iterator[Text]:
         yield Text(f"Measured in one of the two only, and not compared: {listed} at once.", "yellow")
     yield from _noise(comparison)
     yield _verdict(comparison)
+    yield from (Text(f"  → {line}", "yellow") for line in advice(comparison))
 
 
 def _noise(comparison: Comparison) -> Iterator[Text]:

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from lpxdoctor.decode.advice import advice, warnings
 from lpxdoctor.decode.compare import Compared, Comparison, Verdict
 from lpxdoctor.decode.profile import Profile
 from lpxdoctor.decode.resample import Change, Noise
@@ -42,6 +43,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     rungs: tuple[RowDocument, ...]
     overall: RowDocument | None
     not_compared: tuple[int, ...]
+    advice: tuple[str, ...] = ()  # what to do next
+    warnings: tuple[str, ...] = ()
 
 
 class BaselineDocument(Profile, frozen=True, kw_only=True):
@@ -75,6 +78,8 @@ def document(comparison: Comparison) -> Document:
         rungs=tuple(map(_row, comparison.rungs)),
         overall=_row(comparison.overall) if comparison.overall else None,
         not_compared=comparison.alone,
+        advice=advice(comparison),
+        warnings=warnings(comparison),
     )
 
 

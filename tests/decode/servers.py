@@ -2,6 +2,7 @@
 
 import math
 import random
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -45,7 +46,8 @@ def measured(server: Server, seed: object) -> Profile:
     """Return a profile as a run against this server leaves it; another seed, another run."""
     chance = random.Random(f"{seed}")
     rungs = tuple(_rung(server, one, chance) for _ in range(server.repeats) for one in server.concurrencies)
-    return msgspec.structs.replace(PROFILE, rungs=rungs, pooled_variance=noise.pooled(rungs))
+    identity = f"{zlib.crc32(f'{server} {seed}'.encode()):08x}"[:6]
+    return msgspec.structs.replace(PROFILE, id=identity, rungs=rungs, pooled_variance=noise.pooled(rungs))
 
 
 def _rung(server: Server, concurrency: int, chance: random.Random) -> Rung:
