@@ -11,14 +11,18 @@ _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 # A log in JSON: the keys under which Docker, journald and most others hold the line, and what comes behind its end.
 _IN_JSON = re.compile(r'^\{\s*"(?:log|MESSAGE|message|msg)"\s*:\s*"|^"\s*,\s*"\w+"\s*:[^\n]*\}\s*$')
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-# One after the other, each once. What names the program (nv-fabricmanager[7]:) is kept, the kernel needs no name.
+# One after the other, each once; the stamps of dpkg's own log are what it says. What names the program (nv-fabricmanager[7]:) is kept, the kernel needs no name.
 _BEFORE = (
     re.compile(r"^[\w./-]{0,200}(?:log|txt|messages|journal)[\w.-]{0,40}:\d{1,9}:\s?"),  # grep -n
-    re.compile(rf"^{_ISO}\s+(?:(?:stdout|stderr) [FP] )?"),
+    re.compile(r"^\[pod/[^\]\s]{1,200}\] "),
     re.compile(
-        r"^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2}|\d{1,2}月) [ \d]\d \d\d:\d\d:\d\d [\w.-]+ (?=[\w./()-]+(?:\[\d+\])?: )"
+        rf"^{_ISO}\s+(?!(?:upgrade|install|remove|status|configure) )(?:(?:stdout|stderr) [FP] |[\w.-]{{1,80}} kernel: )?"
     ),
-    re.compile(r"^(?:[\w.-]+ )?kernel: "),
+    re.compile(
+        r"^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2}|\d{1,2}月) [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} "
+        r"(?:kernel: |(?=[\w./()-]+(?:\[\d+\])?: ))"
+    ),
+    re.compile(r"^kernel: "),
     re.compile(r"^\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "),
     re.compile(r"^\[ *\d{1,9}\.\d{1,9}\] "),
     re.compile(r"^(?:\([A-Z]\w+(?:_\w+)?[^)\n]{0,40}\bpid=\d+\) )+"),
@@ -28,7 +32,9 @@ _BEFORE = (
 _NUMBER = re.compile(r"^\s*(\d{1,7})(?:[:|.)]\s?|\t|\s(?=\S)|$)")
 _FEWEST = 3  # lines, below which what they begin with in common says nothing
 # What a program may itself begin each of its lines with; it is no name of a pod and stays.
-_TELLING = re.compile(r"nv|cud|gpu|err|fail|fatal|warn|modul|driver|docker|depend|\bii\b|xid|nccl|torch", re.IGNORECASE)
+_TELLING = re.compile(
+    r"nv|cud|gpu|err|fail|fatal|warn|modul|driver|docker|depend|\bii\b|xid|nccl|torch|^\s*\d[\d\s]*$", re.IGNORECASE
+)
 
 
 def bare(lines: Sequence[str]) -> tuple[str, ...]:
@@ -61,8 +67,10 @@ def _without_numbers(lines: tuple[str, ...]) -> tuple[str, ...]:
 def _without_common(lines: tuple[str, ...]) -> tuple[str, ...]:
     """Return the lines without what all of them begin with, as the name of a pod, up to a space."""
     written = [line for line in lines if line.strip()]
-    common = _common(min(written), max(written)) if len(written) >= _FEWEST else ""
-    cut = 0 if _TELLING.search(common) else common.rfind(" ") + 1
+    common = _common(min(written, default=""), max(written, default=""))
+    indented = len(common) - len(common.lstrip())
+    named = len(written) >= _FEWEST and not _TELLING.search(common)
+    cut = common.rfind(" ") + 1 if named else indented
     return tuple(line[cut:] if line.strip() else line for line in lines) if cut else lines
 
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping
 
+from packaging.version import Version
+
 from lpxdoctor import knowledge
 from lpxdoctor.facts.modprobe import CommandLine
 from lpxdoctor.facts.packages import Package
@@ -31,6 +33,7 @@ _SAID: Mapping[str, tuple[str, ...]] = {
         rf"NVRM version: NVIDIA UNIX.*?Kernel Module(?: for \S+)?\s+{_DRIVER}",
         rf"NVIDIA driver version:?\s*{_DRIVER}",
         rf"Linux-x86_64-{_DRIVER}",
+        rf"NVIDIA {_DRIVER} driver release",
         rf"nvidia-driver-\S+\s+{_DRIVER}",
         rf"^[\"' -]*(?:nvidia[ _-]?)?driver(?:[ _]version)?[\"']?\s*[:=][^\n]*?{_DRIVER}",
         r"^[\"' -]*(?:nvidia[ _-]?)?driver(?:[ _]version)?[\"']?\s*[:=]\s*[\"']?(?:R)?(?P<v>\d{3})\b",
@@ -42,6 +45,10 @@ _SAID: Mapping[str, tuple[str, ...]] = {
     "driver_cuda": (
         r"CUDA Version\s*:\s*(?P<v>\d+\.\d+)",
         r"^[\"' -]*cuda(?:[ _]version)?[\"']?\s*[:=]\s*[\"']?(?P<v>\d{2}\.\d+)",
+    ),
+    "runtime_cuda": (
+        r"CUDA runtime version\s*:\s*(?P<v>\d+\.\d+)",
+        r"CUDA used to build PyTorch\s*:\s*(?P<v>\d+\.\d+)",
     ),
     "kernel": (
         rf"Linux version {_RELEASE}",
@@ -88,6 +95,7 @@ _GPU_LINE = re.compile(
     re.IGNORECASE,
 )
 _GPU_LINES = 400
+_PCI_ID = re.compile(r"\b10de:(?P<id>[0-9a-f]{4})\b", re.IGNORECASE)
 _NVIDIA_SMI_ROW = re.compile(r"^\|\s+\d+\s+(?P<name>\S.*?)\s{2,}|^GPU \d+: (?P<listed>.*?)(?: \(UUID|$)", re.MULTILINE)
 _MODULE_FILE = re.compile(r"/lib/modules/(\d[^/\s]*)/\S*\bnvidia[\w-]*\.ko")
 _DKMS = re.compile(r"^\s*nvidia[\w-]*[/,] ?(\d{3}[\d.]*)(?:, (\S+?), \S+?)?: (installed|built|added)", re.MULTILINE)
@@ -134,6 +142,10 @@ def _gpu(text: str) -> dict[str, str]:
     lines = [line for line in text.splitlines() if _GPU_LINE.search(line)][:_GPU_LINES]
     for line in (*printed, *lines):
         name, cc = names.gpu_in(line)
+        listed = None if cc else _PCI_ID.search(line)
+        known = knowledge.load().gpu_by_pci(int(listed["id"], 16)) if listed else None
+        if known:
+            name, cc = known.name, known.cc
         if cc:
             arch, module = names.family(cc)
             return {"gpu": name, "cc": cc, "arch": arch, "sm": "sm_" + cc.replace(".", ""), "open": module or ""}
@@ -211,6 +223,11 @@ def _same(fabric: str, driver: str) -> str:
     return ("yes" if fabric == driver else "no") if whole else ""
 
 
+def _enough(carried: str, wanted: str) -> str:
+    """Return whether the CUDA that a driver carries is enough for a program's, "" where one of them is not known."""
+    return ("yes" if Version(carried) >= Version(wanted) else "no") if carried and wanted else ""
+
+
 def _derived(found: Mapping[str, str], text: str) -> dict[str, str]:
     """Return what the tables say about what was found."""
     known = knowledge.load()
@@ -223,11 +240,13 @@ def _derived(found: Mapping[str, str], text: str) -> dict[str, str]:
         too_old = row.last_branch is not None and number > row.last_branch
         too_new = row.first_branch is not None and number < row.first_branch
         fits = "gpu-too-old" if too_old else "gpu-too-new" if too_new else "yes"
+    carried = found.get("driver_cuda") or (branch.cuda if branch else "")
     wsl = "yes" if re.search(r"\bWSL ?2?\b|microsoft-standard-WSL", text) else ""
     return {
         "driver": driver,
         "branch": driver[:3],
-        "driver_cuda": found.get("driver_cuda") or (branch.cuda if branch else ""),
+        "driver_cuda": carried,
+        "cuda_fits": _enough(carried, found.get("runtime_cuda", "")),
         "fits": fits,
         "fabric_fits": _same(found.get("fabric", ""), driver),
         "wsl": wsl,

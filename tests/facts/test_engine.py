@@ -232,6 +232,7 @@ SAID = {
     "tokenizer-class-unknown": "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently "
     "imported.",
     "architecture-not-inspected": "ERROR registry.py:272] Error in inspecting model architecture 'LlamaForCausalLM'",
+    "weights-do-not-fit": "KeyError: 'layers.0.mlp.down_proj.weight_scale'",
     "disk-full": "OSError: [Errno 28] No space left on device",
     "nccl-failed": "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, unhandled system error",
     "forked-after-cuda": "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with",
