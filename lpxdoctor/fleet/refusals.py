@@ -55,6 +55,14 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "See that it runs and that this network reaches it: ping {address}",
     ),
     (
+        (
+            r"Connection to \S+ closed by remote host|client_loop: send disconnect|Read from remote host"
+            r"|Timeout, server \S+ not responding"
+        ),
+        "the connection to it was lost in the middle",
+        "See whether it was rebooted or its network failed, and ask again: ssh {address} uptime",
+    ),
+    (
         r"kex_exchange_identification|Connection (?:closed|reset) by|Session open refused",
         "its SSH server closed the connection",
         "It may take few log-ins at a time (MaxStartups, MaxSessions): lower --forks, or see its log for sshd.",

@@ -57,6 +57,14 @@ SAID = {
         "its SSH server closed the connection",
         "--forks",
     ),
+    "cut off": (
+        "Connection to 10.0.0.5 closed by remote host.\n",
+        "the connection to it was lost in the middle",
+        "ssh op@gpu-1 uptime",
+    ),
+    "reset": ("client_loop: send disconnect: Broken pipe\n", "was lost in the middle", "uptime"),
+    "read": ("Read from remote host gpu-1: Connection reset by peer\n", "was lost in the middle", "uptime"),
+    "silent": ("Timeout, server 10.0.0.5 not responding.\n", "was lost in the middle", "uptime"),
     "sudo": ("sudo: a password is required\n", "sudo wants a password there", "NOPASSWD"),
     "sudoers": (
         "Sorry, user op is not allowed to execute '/bin/sh' as root on gpu-1.\n",

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,11 +17,12 @@ import yaml
 from lpxdoctor import bundled, catalog, fleet
 from lpxdoctor.collect import collect
 from lpxdoctor.evaluate import probes_of
-from lpxdoctor.evidence import Evidence, Program
+from lpxdoctor.evidence import Command, Evidence, Program
 from lpxdoctor.fleet import FleetHost, NoAnswer
 from tests.lab.engine import docker, wait_until
 from tests.lab.hosts import Engine, Host, started_host
 from tests.lab.said import Doctor
+from tests.report.schemas import valid
 
 PROBES = tuple(probes_of(catalog.load(None)))
 READ = tuple(probe for probe in PROBES if not (isinstance(probe, Program) and probe.name in ("passthrough", "reload")))
@@ -164,6 +166,24 @@ def test_a_host_that_hangs_is_given_up(lacking: Host) -> None:
     assert time.monotonic() - began < 8
 
 
+def test_a_connection_that_is_lost_in_the_middle(lacking: Host) -> None:
+    docker("exec", lacking.container_id, "sh", "-c", "chmod 755 /usr/bin/python3*")
+    hosts = [FleetHost("cut", variables(lacking, ansible_python_interpreter=None))]
+    slow = Command(("sleep", "61"), timeout_s=60)
+    rows: list[Any] = []
+    asking = threading.Thread(
+        target=lambda: rows.append(fleet.collect(hosts, [slow], container_test=False, limit_s=60)["cut"])
+    )
+    asking.start()
+    wait_until(lambda: "sleep 61" in lacking.ssh(LEFT), "its probe", lambda: lacking.ssh(LEFT), timeout_s=40)
+    docker("restart", "--time", "0", lacking.container_id)
+    asking.join(30)
+    (row,) = rows
+    assert isinstance(row, NoAnswer)
+    assert row.reason == "the connection to it was lost in the middle"
+    wait_until(lacking.is_up, "the host", lambda: docker("logs", lacking.container_id), timeout_s=60)
+
+
 SLOW = """
 import json, sys
 from lpxdoctor import fleet
@@ -203,6 +223,9 @@ def test_check_and_collect_have_a_row_for_every_host_also_one_that_is_off(
         ("gpu-3", "failed"),
     ]
     assert report["hosts"][0]["report"]["findings"][0]["id"] == "host.no-gpu"
+    (found,) = report["findings"]  # and that two of these names are one machine
+    assert (found["id"], found["hosts"]) == ("fleet.machine-twice", ["gpu-1", "gpu-3"])
+    valid(report, "fleet-1")
     collected = doctor("collect", "-i", file, "--no-container-test", "-o", tmp_path / "fleet")
     assert collected.status == 2
     assert "gpu-2 did not answer: nothing listens for SSH" in collected.err

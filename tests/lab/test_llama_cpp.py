@@ -1,9 +1,7 @@
 """Baselines of real servers that share nothing with vLLM but the API: llama-cpp-python's and llama.cpp's own."""
 
 import json
-import os
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,27 +14,7 @@ from lpxdoctor.cli import run
 from tests.lab.engine import LAB, free_port, wait_until
 
 pytestmark = pytest.mark.xdist_group("engine")  # no other server is measured meanwhile
-REQUIREMENTS = LAB / "llama_cpp.txt"
-# Compiled here, as there is no wheel of it: without optimisation that takes a minute on two cores, with it several.
-BUILD = {
-    "CMAKE_ARGS": "-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DGGML_LLAMAFILE=OFF "
-    "-DCMAKE_CXX_FLAGS=-O0 -DCMAKE_C_FLAGS=-O1",
-    "CMAKE_BUILD_PARALLEL_LEVEL": "2",
-}
 SHORT = ("--concurrency", "1,2", "--requests", "6", "--input-len", "32", "--output-len", "24", "--format", "json")
-
-
-@pytest.fixture(scope="module")
-def llama_python(pytestconfig: pytest.Config) -> Path:
-    """Return the interpreter of an environment with the server, made once for all sessions on this machine."""
-    home = pytestconfig.cache.mkdir("llama-cpp")
-    made = home / "requirements.txt"
-    if not made.exists() or made.read_bytes() != REQUIREMENTS.read_bytes():
-        subprocess.run((sys.executable, "-m", "venv", "--clear", home / "venv"), check=True)
-        pip = (home / "venv/bin/python", "-m", "pip", "install", "--quiet", "--no-deps", "-r", REQUIREMENTS)
-        subprocess.run(pip, check=True, timeout=900, env={**os.environ, **BUILD})
-        made.write_bytes(REQUIREMENTS.read_bytes())
-    return home / "venv/bin/python"
 
 
 @pytest.fixture(scope="module")
