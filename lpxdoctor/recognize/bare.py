@@ -11,12 +11,14 @@ _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 # A log in JSON: the keys under which Docker, journald and most others hold the line, and what comes behind its end.
 _IN_JSON = re.compile(r'^\{\s*"(?:log|MESSAGE|message|msg)"\s*:\s*"|^"\s*,\s*"\w+"\s*:[^\n]*\}\s*$')
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-# One after the other, each once; the stamps of dpkg's own log are what it says. What names the program (nv-fabricmanager[7]:) is kept, the kernel needs no name.
+# One after the other, each once. What names the program (nv-fabricmanager[7]:) is kept, the kernel needs no name; in
+# the log of dpkg the day is what it tells.
 _BEFORE = (
     re.compile(r"^[\w./-]{0,200}(?:log|txt|messages|journal)[\w.-]{0,40}:\d{1,9}:\s?"),  # grep -n
     re.compile(r"^\[pod/[^\]\s]{1,200}\] "),
     re.compile(
-        rf"^{_ISO}\s+(?!(?:upgrade|install|remove|status|configure) )(?:(?:stdout|stderr) [FP] |[\w.-]{{1,80}} kernel: )?"
+        rf"^{_ISO}\s+(?!(?:upgrade|install|remove|status|configure) )"
+        r"(?:(?:stdout|stderr) [FP] |[\w.-]{1,80} kernel: )?"
     ),
     re.compile(
         r"^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2}|\d{1,2}月) [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} "
