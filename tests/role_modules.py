@@ -1,9 +1,16 @@
-"""A role and the name of one of its modules in; the module as Python's, which else runs on hosts, out."""
+"""A role in; its modules as Python's, which else run on hosts, and its variables as Ansible renders them, out."""
 
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import init_plugin_loader
+from ansible.template import Templar
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from lpxdoctor import bundled
 
@@ -21,6 +28,21 @@ def shared(name: str) -> ModuleType:
     """Return one of the module_utils that all roles have."""
     known = sys.modules.get(f"ansible.module_utils.{name}")
     return known or _load(f"ansible.module_utils.{name}", bundled.PLAYBOOKS / "module_utils" / f"{name}.py")
+
+
+def templates(role: str, file: str) -> dict[str, Any]:
+    """Return the variables in a file of a role, as Ansible holds them until it needs one."""
+    found: dict[str, Any] = DataLoader().load_from_file(
+        str(bundled.PLAYBOOKS / "roles" / role / file), trusted_as_template=True
+    )
+    return found
+
+
+def rendered(template: Any, variables: Mapping[str, Any]) -> Any:
+    """Return what Ansible makes of a template."""
+    if not AnsibleCollectionConfig.collection_finder:  # of this process there is one
+        init_plugin_loader()
+    return Templar(loader=DataLoader(), variables=dict(variables)).template(template)
 
 
 def _load(name: str, file: Path) -> ModuleType:

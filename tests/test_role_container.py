@@ -10,14 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.plugins.loader import init_plugin_loader
-from ansible.template import Templar
-from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from lpxdoctor import bundled, catalog
 from lpxdoctor.fix import catalogue
-from tests.role_modules import loaded, shared
+from tests.role_modules import loaded, rendered, shared, templates
 
 ROLES = bundled.PLAYBOOKS / "roles"
 DOCKERD = shared("dockerd")
@@ -81,17 +77,12 @@ NOTHING: dict[str, Any] = {
 
 def variables(system: str, host: dict[str, Any] | None = None, **given: object) -> Any:
     """Return a function that says what a variable of the role is on a system."""
-    if not AnsibleCollectionConfig.collection_finder:  # of this process there is one
-        init_plugin_loader()
-    loader, found = DataLoader(), {}
-    for kind in ("defaults", "vars"):
-        file = str(ROLES / "container" / kind / "main.yml")
-        found.update(loader.load_from_file(file, trusted_as_template=True))
+    found = {**templates("container", "defaults/main.yml"), **templates("container", "vars/main.yml")}
     distribution, family, release, major, version = SYSTEMS[system]
     facts = {"distribution": distribution, "os_family": family, "distribution_release": release}
     found["ansible_facts"] = {**facts, "distribution_major_version": major, "distribution_version": version}
-    templar = Templar(loader=loader, variables={**found, "container_host": {**NOTHING, **(host or {})}, **given})
-    return lambda name: templar.template(found[name])
+    known = {**found, "container_host": {**NOTHING, **(host or {})}, **given}
+    return lambda name: rendered(found[name], known)
 
 
 RENDERED = yaml.safe_load((Path(__file__).parent / "roles" / "container.yml").read_text())

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from docs import gpu_table
 from lpxdoctor import bundled, catalog
 from lpxdoctor.facts.packages import Package
 from lpxdoctor.fix import catalogue
-from tests.role_modules import loaded
+from tests.role_modules import loaded, rendered, templates
 from tests.test_playbooks import read
 
 ROLES = bundled.PLAYBOOKS / "roles"
@@ -46,9 +48,7 @@ def test_every_check_that_names_a_role_has_a_tag_in_it(word: str) -> None:
 
 def test_what_brings_packages_holds_them_too() -> None:
     tasks = catalogue.load()["driver"]
-    installs = re.compile(
-        r"Install (the driver|again|by)|Choose the stream|Remove (modules|what)"
-    )
+    installs = re.compile(r"Install (the driver|again|by)|Choose the stream|Remove (modules|what)")
     ids = {tag for task in tasks if installs.match(task.name) for tag in task.tags if "." in tag}
     (hold,) = [task for task in tasks if task.name.startswith("Hold the driver's packages")]
     assert {"driver.wrong-module-flavour", "fabric.manager-not-installed", "cuda.no-image-runs"} <= ids
@@ -394,6 +394,40 @@ def test_secure_boot_asks_for_a_key_only_where_dkms_builds(tmp_path: Path) -> No
     assert seen["key"] == str(tmp_path / "var/lib/dkms/mok.pub")
     variable.write_bytes(b"\x06\0\0\0\0")
     assert not signing.look(tmp_path)["needed"]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the host's openssl makes the key")
+def test_the_key_that_dkms_signs_with_is_a_certificate_that_firmware_takes(tmp_path: Path) -> None:
+    argv = [word.replace("/var/lib/dkms", str(tmp_path)) for word in read(ROLES / "boot/vars/main.yml")["boot_new_key"]]
+    subprocess.run(argv, check=True, capture_output=True)
+    assert (tmp_path / "mok.key").stat().st_mode & 0o077 == 0
+    shown = ("openssl", "x509", "-inform", "DER", "-in", tmp_path / "mok.pub", "-noout", "-subject")
+    assert "DKMS module signing key" in subprocess.run(shown, check=True, capture_output=True, text=True).stdout
+
+
+# As dnf 4.14 prints it.
+STREAMS = """x
+Name          Stream       Profiles    Summary
+nvidia-driver 580-dkms [d] default [d] NVIDIA
+nvidia-driver 580-open [e] default     NVIDIA
+
+Hint: [d]efault, [e]nabled, [x]disabled, [i]nstalled
+"""
+
+
+@pytest.mark.parametrize(
+    ("stream", "said", "differs"),
+    [
+        ("580-open", STREAMS, False),
+        ("580-dkms", STREAMS, True),
+        ("580-dkms", STREAMS.replace("[d] default", "[d][e] default"), False),
+        ("580", STREAMS, True),
+        ("580-open", "", False),  # a directory of packages has none
+    ],
+)
+def test_whether_another_stream_of_the_driver_is_to_be_chosen(stream: str, said: str, differs: bool) -> None:
+    expression = templates("driver", "vars/main/main.yml")["driver_stream_differs"]
+    assert rendered(expression, {"driver_streams": {"stdout": said}, "driver_plan": {"stream": stream}}) is differs
 
 
 def test_all_gpus_given_to_virtual_machines_are_seen(tmp_path: Path) -> None:

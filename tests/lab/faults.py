@@ -88,7 +88,7 @@ class Ward:
     def run(self, *argv: str) -> tuple[int, Any]:
         """Return lpxdoctor's exit status and the JSON that it printed."""
         self.said()
-        status = cli.run([*argv, "--format", "json", "--no-container-test", *self.options])
+        status = cli.run([*argv, "--format", "json", *self.options])
         return status, json.loads(self.said())
 
     def found(self, id_: str) -> bool:
@@ -118,7 +118,7 @@ def ward_of(host: Host, directory: Path, said: Callable[[], str]) -> Ward:
     policy = directory / "policy.toml"
     policy.write_text(POLICY)
     inventory = write_inventory(directory / "inventory.yml", [host])
-    return Ward(host, ("-i", str(inventory), "--policy", str(policy)), said, directory)
+    return Ward(host, ("-i", str(inventory), "--policy", str(policy), "--no-container-test"), said, directory)
 
 
 def _files() -> bytes:

@@ -6,7 +6,7 @@ Each is found by check, is the matter of one playbook, is removed by fix over SS
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,11 +32,6 @@ def host(docker_engine: None, collections: Path, tmp_path_factory: pytest.TempPa
         show_gpu(host)
         host.ssh(f"sed -i 's/^DRIVER=.*/DRIVER=nvidia/' {PLACE}/pci/{ADDRESS}/uevent")  # until a boot lets nouveau in
         yield host
-
-
-@pytest.fixture
-def ward(host: Host, to_ward: Callable[[Host], Ward]) -> Ward:
-    return to_ward(host)
 
 
 def test_nouveau_that_took_the_card_is_out_after_a_reboot(ward: Ward) -> None:

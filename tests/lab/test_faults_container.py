@@ -4,6 +4,7 @@ NVIDIA's toolkit is the stand-in of toolkit.py; what is repaired is what is arou
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,6 @@ def host(docker_engine: None, mirrors: Path, tmp_path_factory: pytest.TempPathFa
     with started_host("lab-faults-docker", Engine.GPU, tmp_path_factory.mktemp("docker"), (mirrors,)) as host:
         show_gpu(host)
         yield host
-
-
-@pytest.fixture
-def ward(host: Host, to_ward: Callable[[Host], Ward]) -> Ward:
-    return to_ward(host)
 
 
 @pytest.fixture
@@ -119,12 +115,27 @@ def test_a_default_runtime_whose_program_is_gone(ward: Ward) -> None:
     ward.put_right("container.runtime-program-missing", "container", container_toolkit=False)
 
 
-def test_no_docker_on_debian_13(
-    docker_engine: None, tmp_path_factory: pytest.TempPathFactory, to_ward: Callable[[Host], Ward]
-) -> None:
+@pytest.fixture(scope="module")
+def debian13(docker_engine: None, mirrors: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """Yield a Debian 13 that shows a card, and has no Docker."""
     if "ID=debian" not in Path("/etc/os-release").read_text():
         pytest.skip("this machine's mirror has no Debian 13")
     image = build(LAB / "build", "host", "trixie")
-    with started_host("lab-faults-13", Engine.OWN, tmp_path_factory.mktemp("13"), image=image) as host:
+    with started_host("lab-faults-13", Engine.OWN, tmp_path_factory.mktemp("13"), (mirrors,), image=image) as host:
         show_gpu(host)
-        to_ward(host).put_right("container.docker-not-installed", "container", container_toolkit=False)
+        yield host
+
+
+def test_no_docker_on_debian_13(debian13: Host, to_ward: Callable[[Host], Ward]) -> None:
+    to_ward(debian13).put_right("container.docker-not-installed", "container", container_toolkit=False)
+
+
+def test_a_docker_that_has_cdi_off(debian13: Host, to_ward: Callable[[Host], Ward], toolkit: dict[str, Any]) -> None:
+    # The card is shown here too; what Docker says to a container that asks for it is its own.
+    ward = to_ward(debian13)
+    asking = replace(ward, options=tuple(word for word in ward.options if word != "--no-container-test"))
+    asking.plant("touch /dev/nvidiactl; mknod /dev/nvidia0 c 195 0")
+    asking.plant(spec("nvidia0", "/etc/cdi/nvidia.yaml"))
+    asking.plant(f"""printf '{{"features": {{"cdi": false}}}}' > {SETTINGS}; systemctl restart docker""")
+    asking.put_right("container.cdi-off", "container", **toolkit)
+    assert '"cdi": true' in debian13.ssh(f"cat {SETTINGS}")

@@ -150,12 +150,22 @@ def test_a_second_run_is_refused_and_finishes_what_a_dead_one_began(debian12: Ho
 # --- Debian 13 --------------------------------------------------------------------------------------------------------
 
 
-def test_docker_is_installed_where_there_is_none(debian13: Host, play: Play) -> None:
-    planned = play("container", debian13, "container.docker-not-installed", check=True)
+def test_docker_is_installed_through_a_mirror_where_the_archive_is_out_of_reach(debian13: Host, play: Play) -> None:
+    file = "/etc/apt/sources.list"
+    archive = debian13.ssh(f"grep -o 'http[^ ]*' {file} | head -n 1")
+    debian13.ssh(f"cp {file} /root/kept; sed -i 's|{archive}|http://127.0.0.1:9/gone|' {file}")
+    gone = debian13.ssh(f"cat {file}")
+    wish = {"mirror_apt_distribution": archive}
+    planned = play("container", debian13, "container.docker-not-installed", check=True, **wish)
     assert planned.failure == ""
-    assert debian13.ssh("command -v dockerd || echo none") == "none"
-    assert play("container", debian13, "container.docker-not-installed").failure == ""
+    assert debian13.ssh(f"command -v dockerd || cat {file}") == gone
+    assert play("container", debian13, "container.docker-not-installed", **wish).failure == ""
     assert debian13.ssh("docker version --format '{{.Server.Version}}'").startswith("26.")
+    assert f"deb {archive} trixie" in debian13.ssh(f"cat {file}")
+    assert play("sources", debian13, **wish).changed == ()
+    assert play("sources", debian13, mirror_apt_distribution="").failure == ""
+    assert debian13.ssh(f"cat {file}") == gone
+    debian13.ssh(f"mv /root/kept {file}")
 
 
 def test_what_dockerd_would_refuse_is_not_written(debian13: Host, play: Play) -> None:

@@ -1,0 +1,68 @@
+"""The roles boot and driver on Debian 13: its kernel, its initramfs, its driver 550 built by DKMS; judged by check."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.engine import LAB, build
+from tests.lab.faults import Ward, show_gpu
+from tests.lab.hosts import Engine, Host, started_host
+from tests.lab.plays import Player
+
+BLACKLIST = "/etc/modprobe.d/blacklist-nouveau.conf"
+OWN = {"driver_branch": "550"}
+CHECKS = (
+    "boot.nouveau-not-blocked",
+    "boot.initramfs-allows-nouveau",
+    "driver.not-installed",
+    "boot.headers-missing",
+    "boot.dkms-build-failed",
+    "boot.dkms-not-built",
+    "boot.module-missing",
+    "boot.next-kernel-without-module",
+    "boot.next-driver-differs",
+    "driver.packages-mixed",
+)
+
+
+@pytest.fixture(scope="module")
+def host(docker_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """Yield a Debian 13 that shows a card, with a kernel whose initramfs has nouveau and nothing that blocks it."""
+    if "\nID=debian\n" not in Path("/etc/os-release").read_text():
+        pytest.skip("the mirror of this machine's own distribution has no Debian 13")
+    image = build(LAB / "build", "host", "trixie")
+    with started_host("lab-debian-13", Engine.OWN, tmp_path_factory.mktemp("13"), image=image) as host:
+        script = """set -eu
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -q; apt-get install -y -q --no-install-recommends initramfs-tools kmod zstd
+        sed -i 's/^MODULES=.*/MODULES=list/' /etc/initramfs-tools/initramfs.conf # made in seconds
+        echo nouveau >> /etc/initramfs-tools/modules
+        apt-get install -y -q --no-install-recommends linux-image-amd64"""
+        host.ssh(script, timeout_s=900)
+        show_gpu(host)
+        yield host
+
+
+def test_nouveau_is_kept_out(host: Host, play: Player) -> None:
+    assert play("boot").well().changed >= 2
+    inside = host.ssh("lsinitramfs /boot/initrd.img-*")
+    assert "nouveau.ko" in inside
+    assert BLACKLIST.lstrip("/") in inside
+    assert play("boot").well().changed == 0
+
+
+def test_the_driver_comes_with_its_module_and_only_once(
+    host: Host, play: Player, to_ward: Callable[[Host], Ward]
+) -> None:
+    ward = to_ward(host)
+    assert ward.found("driver.not-installed")
+    assert play("driver", "--check", **OWN).well().changed > 0
+    assert host.ssh("ls /usr/sbin/dkms 2> /dev/null || true") == ""
+    assert play("driver", **OWN).well().changed > 4
+    release = host.ssh("ls /lib/modules")
+    assert host.ssh(f"modinfo -k {release} -F version nvidia-current").startswith("550.")
+    assert host.ssh(f"modinfo -k {release} -F vermagic nvidia-current-uvm").startswith(release)
+    assert {"libcuda1", "libnvidia-ml1", "nvidia-kernel-dkms"} <= set(host.ssh("apt-mark showhold").split())
+    assert [check for check in CHECKS if ward.found(check)] == []
+    assert play("driver", **OWN).well().changed == 0
