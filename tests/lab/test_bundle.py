@@ -1,5 +1,6 @@
 """A bare host without a network gets Docker and an image from a bundle alone; every other bundle changes nothing."""
 
+import hashlib
 import io
 import json
 import platform
@@ -11,17 +12,29 @@ from pathlib import Path
 
 import pytest
 
-from lpxdoctor.airgap import apt, archive, create, wheels, words
+from lpxdoctor.airgap import apt, archive, create, images, wheels, words
 from lpxdoctor.airgap.target import TARGETS
+from lpxdoctor.errors import SetupError
 from tests.airgap.bundles import written
 from tests.lab.engine import LAB, build, docker, run
 from tests.lab.hosts import Engine, Host, started_host, write_inventory
 from tests.lab.said import Doctor, one_error, with_variables
 
-IMAGE = "lpxdoctor-lab/tiny:bundle"
+IMAGE, IMAGE_OF_ARM = "lpxdoctor-lab/tiny:bundle", "lpxdoctor-lab/tiny:arm64"
 OURS = next(one for one in TARGETS if one.codename == platform.freedesktop_os_release()["VERSION_CODENAME"])
 OTHER = next(one for one in TARGETS if one is not OURS)
 OWN_BRANCH = {"12": "535", "13": "550"}  # of the driver, in Debian's archive
+
+
+def tar_of(**files: bytes) -> bytes:
+    """Return an archive of files, with a dot for each __ in their names."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name.replace("__", "."))
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
 
 
 @dataclass(frozen=True)
@@ -36,10 +49,7 @@ class Made:
 def made(doctor: Doctor, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Return a real bundle for this machine's distribution: what the role container installs, and a small image."""
     directory = tmp_path_factory.mktemp("bundle")
-    tar = io.BytesIO()
-    with tarfile.open(fileobj=tar, mode="w") as root:
-        root.addfile(tarfile.TarInfo("a-file"))
-    docker("import", "-", IMAGE, stdin=tar.getvalue())
+    docker("import", "-", IMAGE, stdin=tar_of(file=b""))
     variables = with_variables(directory / "vars.yml", container_toolkit=False, container_runtime=False)
     file = directory / "bundle.tar"
     said = doctor(
@@ -166,3 +176,15 @@ def test_packages_of_another_architecture_are_real_ones(tmp_path: Path) -> None:
     assert {"hello", "libc6"} <= {item.name for item in items}
     (file,) = (tmp_path / item.file for item in items if item.name == "hello")
     assert run("dpkg-deb", "--field", file, "Architecture") == "arm64"
+
+
+def test_an_image_is_of_the_targets_architecture(docker_engine: None, tmp_path: Path) -> None:
+    layer = tar_of(file=b"")
+    layers = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}
+    config = json.dumps({"architecture": "arm64", "os": "linux", "config": {}, "rootfs": layers}).encode()
+    told = json.dumps([{"Config": "config.json", "RepoTags": [IMAGE_OF_ARM], "Layers": ["layer.tar"]}]).encode()
+    docker("load", stdin=tar_of(config__json=config, layer__tar=layer, manifest__json=told))
+    saved = images.fetch(IMAGE_OF_ARM, replace(OURS, architecture="arm64"), tmp_path)
+    assert (tmp_path.parent / saved.file).stat().st_size > 0
+    with pytest.raises(SetupError, match="docker pull --platform linux/amd64"):
+        images.fetch(IMAGE_OF_ARM, OURS, tmp_path)
