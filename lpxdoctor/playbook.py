@@ -73,6 +73,7 @@ class Outcome:
 
     changed: Mapping[str, int]  # host where all went well -> number of changed tasks
     failed: Mapping[str, tuple[TaskEvent, ...]]  # host that failed or was not reached -> what failed there, in order
+    partly: Mapping[str, int]  # host that failed -> number of tasks that had changed something
     log: Path | None  # Ansible's own output; kept where something failed
 
 
@@ -273,6 +274,7 @@ def _judge(name: str, seen: _Run, stop: Stop, output: Path) -> Outcome:
     return Outcome(
         changed={host: int(changed.get(host, 0)) for host in hosts if host not in bad},
         failed={host: tuple(seen.failures[host]) for host in bad},
+        partly={host: int(changed.get(host, 0)) for host in bad},
         log=_keep_log(name, output) if bad else None,
     )
 

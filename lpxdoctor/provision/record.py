@@ -42,7 +42,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     stage: Stage = "waiting"
     phase: Phase = ""  # where it is, or failed
     because: str = ""  # why it failed, or waits again
-    changed: int = 0  # tasks of the playbooks that changed something
+    changed: int = 0  # tasks of the playbooks that changed something, over all runs
     tokens_per_s: dict[str, float] = {}  # requests at once -> of its baseline
 
 

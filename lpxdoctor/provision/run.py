@@ -40,7 +40,10 @@ def planned(record: Record) -> tuple[tuple[str, ...], ...]:
 def resumed(record: Record, names: Sequence[str]) -> Record:
     """Return a record to go on with: what failed or was interrupted waits again, and what is new in the inventory."""
     known = {name: record.hosts.get(name, Host()) for name in names}
-    hosts = {name: host if host.stage == "done" else Host(because=host.because) for name, host in known.items()}
+    hosts = {
+        name: host if host.stage == "done" else Host(because=host.because, changed=host.changed)
+        for name, host in known.items()
+    }
     return msgspec.structs.replace(record, hosts=hosts, canary=record.canary if record.canary in hosts else "")
 
 
@@ -125,13 +128,11 @@ def _ended(record: Record, phase: Phase, step: Step, names: Sequence[str]) -> Ma
 
 
 def _noted(record: Record, name: str, phase: Phase, ended: Ended) -> Record:
-    if ended.failure:
-        return record.having((name,), stage="failed", because=ended.failure)
-    if ended.untried:
-        return record.having((name,), stage="waiting", because=f"another host failed before {phase} came to it")
     host = record.hosts[name]
-    return record.having(
-        (name,),
-        changed=host.changed + ended.changed,
-        tokens_per_s=dict(ended.tokens_per_s) or host.tokens_per_s,
-    )
+    changed = host.changed + ended.changed
+    if ended.failure:
+        return record.having((name,), stage="failed", because=ended.failure, changed=changed)
+    if ended.untried:
+        because = f"another host failed before {phase} came to it"
+        return record.having((name,), stage="waiting", because=because, changed=changed)
+    return record.having((name,), changed=changed, tokens_per_s=dict(ended.tokens_per_s) or host.tokens_per_s)

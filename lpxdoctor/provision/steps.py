@@ -90,7 +90,7 @@ def _played(job: Job, name: str, given: Mapping[str, Any], names: Sequence[str])
         return dict.fromkeys(names, Ended(failure=str(error)))
     log = f"\nAll that Ansible said: {outcome.log}" if outcome.log else ""
     failed = {
-        host: Ended(failure=f"{name}.yml: {failures.explain(events, host)}{log}")
+        host: Ended(failure=f"{name}.yml: {failures.explain(events, host)}{log}", changed=outcome.partly[host])
         for host, events in outcome.failed.items()
     }
     changed = {host: Ended(changed=count) for host, count in outcome.changed.items()}

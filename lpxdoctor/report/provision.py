@@ -116,8 +116,9 @@ def _lines(row: HostDocument, width: int) -> list[str]:
     parts = [f"{_MARKS[row.state]} {row.name.ljust(width)}  {row.state}"]
     if row.phase:
         parts.append(_PLACES[row.phase])
+    if row.changed or row.state == "done":
+        parts.append(_counted(row.changed, "change") if row.changed else "nothing to change")
     if row.state == "done":
-        parts += [f"{row.changed} changes"] if row.changed else ["nothing to change"]
         parts += [f"{rate:,.0f} tokens/s at {at}" for at, rate in row.tokens_per_s.items()]
         parts += ["canary"] if row.canary else []
     first, *more = row.because.splitlines() or [""]
@@ -126,4 +127,8 @@ def _lines(row: HostDocument, width: int) -> list[str]:
 
 
 def _hosts(number: int) -> str:
-    return f"{number} host{'s' if number != 1 else ''}"
+    return _counted(number, "host")
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'s' if number != 1 else ''}"

@@ -78,6 +78,13 @@ def test_it_stops_at_the_first_bad_batch_and_says_where_each_host_is() -> None:
     assert "lpxdoctor provision -i hosts.yml --resume" in told
 
 
+def test_what_was_changed_on_a_host_that_failed_is_told_and_counts_on() -> None:
+    stopped = Fleet({("playbooks", "a"): Ended(failure="no", changed=3)}).run(start())
+    assert "✗ a  failed, in the playbooks, 3 changes: no\n" in report.text(stopped)
+    again = Fleet({("playbooks", "a"): Ended(changed=1)}).run(resumed(stopped.record, NAMES))
+    assert "✓ a  done, 4 changes, canary\n" in report.text(again)
+
+
 def test_a_canary_that_fails_stops_it_whatever_may_fail() -> None:
     fleet = Fleet({("playbooks", "a"): Ended(failure="no")})
     result = fleet.run(start(max_fail=5))
