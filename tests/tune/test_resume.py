@@ -132,9 +132,10 @@ def test_after_a_restart_what_is_best_is_measured_again_first() -> None:
     assert (slower.starts, again.rows[-1].outcome, again.boot) == ([("--a",)], "measured again", "two")
     # Held against how it was before, --c would not gain: 1.5 x 0.8 > 1.
     assert candidates(descend(run_of(slower, 600), again, ALL)) == ["kept", "no gain", "kept"]
+    assert taken_up(run_of(slower, 1), state, "two") is state  # for which the budget is too short
     later = datetime.now(timezone.utc) + timedelta(hours=2)
     assert len(slower.starts) > 1
-    assert taken_up(run_of(slower), state, "one", later) is not state
+    assert taken_up(run_of(slower, 6000), state, "one", later) is not state
 
 
 def test_another_driver_after_the_restart_is_another_set_up() -> None:
