@@ -20,6 +20,8 @@ vllm:generation_tokens_total{engine="1",model_name="tiny"} 1.5e+02
 vllm:time_to_first_token_seconds_bucket{engine="0",le="0.001",model_name="tiny"} 0.0
 vllm:time_to_first_token_seconds_sum{engine="0",model_name="tiny"} 2.0
 vllm:time_to_first_token_seconds_count{engine="0",model_name="tiny"} 10.0
+vllm:request_prefill_time_seconds_sum{engine="0",model_name="tiny"} 2.0
+vllm:request_prefill_time_seconds_count{engine="0",model_name="tiny"} 10.0
 vllm:prefix_cache_queries_total{engine="0",model_name="tiny"} 1280.0
 vllm:prefix_cache_hits_total{engine="0",model_name="tiny"} 64.0
 vllm:cache_config_info{block_size="16",cache_dtype="auto",kv_cache_size_tokens="4096",odd="a\\"b,c}",engine="0"} 1.0
@@ -54,7 +56,7 @@ def test_a_difference_is_over_the_rung_alone() -> None:
     found = engine.delta(before, after, received_tokens=0)
     assert found is not None
     assert found.prefix_cache_hit_rate == pytest.approx(128 / 1280)
-    assert found.ttft_mean_ms == pytest.approx(200)
+    assert found.ttft_mean_ms == found.prefill_mean_ms == pytest.approx(200)
     assert found.generation_tokens == 0
     assert found.inter_token_mean_ms is None
     assert engine.delta(engine.Metrics(), engine.Metrics(), 0) is None
