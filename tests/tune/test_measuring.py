@@ -13,7 +13,6 @@ from lpxdoctor.tune.measuring import Measuring, enough
 from lpxdoctor.tune.service import Settings
 from tests.decode.peer import serving_apart
 from tests.decode.script import Script
-from tests.decode.script import Script
 from tests.decode.servers import Server, measured
 from tests.tune.test_command import RECIPE
 
