@@ -11,7 +11,15 @@ LAB = Path(__file__).resolve().parent / "lab"
 # What serves with a real engine or measures times: one after the other, and before all else where cores are few.
 ENGINE = "engine"
 # Groups that take longest come first, so that nobody waits for one of them at the end.
-LONGEST = (ENGINE, "lab/test_role_driver", "lab/test_role_container", "lab/test_role_boot", "lab/test_faults_boot")
+LONGEST = (
+    ENGINE,
+    "lab/test_role_driver",
+    "lab/test_site",
+    "lab/test_debian_13",
+    "lab/test_role_container",
+    "lab/test_role_boot",
+    "lab/test_faults_boot",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

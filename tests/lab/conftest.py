@@ -12,6 +12,7 @@ from lpxdoctor import galaxy
 from tests.lab.engine import docker
 from tests.lab.faults import Ward, ward_of
 from tests.lab.hosts import Host
+from tests.lab.plays import Player, player
 from tests.lab.said import OURS, Doctor, Said
 
 
@@ -32,10 +33,10 @@ def environment(collections: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def doctor(docker_engine: None, environment: dict[str, str]) -> Doctor:
     """Return what runs lpxdoctor as a user does."""
 
-    def run(*argv: str | Path, env: dict[str, str] | None = None) -> Said:
+    def run(*argv: str | Path, env: dict[str, str] | None = None, timeout_s: float = 300) -> Said:
         command = (sys.executable, "-m", "lpxdoctor", *argv)
         done = subprocess.run(
-            command, env={**environment, **(env or {})}, capture_output=True, text=True, timeout=300, check=False
+            command, env={**environment, **(env or {})}, capture_output=True, text=True, timeout=timeout_s, check=False
         )
         return Said(done.returncode, done.stdout, done.stderr)
 
@@ -50,6 +51,18 @@ def to_ward(
     for name in ("XDG_STATE_HOME", "ANSIBLE_COLLECTIONS_PATH"):
         monkeypatch.setenv(name, environment[name])
     return lambda host: ward_of(host, tmp_path, lambda: capsys.readouterr().out)
+
+
+@pytest.fixture(scope="module")
+def play(host: Host, tmp_path_factory: pytest.TempPathFactory, collections: Path) -> Player:
+    """Return what runs playbooks on the host of a module, as anybody does."""
+    return player(host, tmp_path_factory.mktemp("inventory"), collections)
+
+
+@pytest.fixture
+def ward(host: Host, to_ward: Callable[[Host], Ward]) -> Ward:
+    """Return the ward of the host of a module."""
+    return to_ward(host)
 
 
 @pytest.fixture

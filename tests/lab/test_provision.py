@@ -1,32 +1,34 @@
-"""Three servers over SSH: a fault that the playbook does not mend stops the run; it goes on when that is gone."""
+"""Servers over SSH, provisioned as a user does: stopped by a fault, interrupted in every way, and gone on with."""
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lpxdoctor import catalog
-from tests.lab.engine import free_port
+from lpxdoctor.provision import record as records
+from tests.lab.engine import docker, wait_until
 from tests.lab.fixtures import HostStarter
 from tests.lab.hosts import Engine, Host, write_inventory
-from tests.lab.said import SERVES, Doctor, Said, with_variables
+from tests.lab.said import Doctor, Said
+from tests.report.schemas import valid
 
 NAMES = ("lab-p1", "lab-p2", "lab-p3")
 BLACKLIST = "/etc/modprobe.d/blacklist-nouveau.conf"
+LOCK = "/run/lpxdoctor/run.json"
 # What no container of this lab has, a GPU and its driver, does not count.
 POLICY = """
 disabled = [
   "driver.module-not-loaded", "driver.nvml-fails", "driver.libraries-missing", "driver.nvidia-smi-fails",
-  "cuda.init-fails", "cuda.no-driver-library",
+  "cuda.init-fails", "cuda.no-driver-library", "container.gpu-not-visible", "container.cuda-init-fails",
+  "container.toolkit-missing", "container.runtime-not-registered",
 ]
 severity = { "host.no-gpu" = "info", "driver.not-installed" = "info", "container.docker-not-installed" = "info" }
-[limits]
-min_coverage = 0.05
-"""
-PROVISION = """
 [limits]
 min_coverage = 0.05
 [provision]
@@ -34,6 +36,7 @@ concurrencies = [1, 4]
 requests = 4
 input_len = 32
 output_len = 16
+least_share = 0.01 # this machine does other things meanwhile
 """
 
 
@@ -46,16 +49,21 @@ def hosts(start_host: HostStarter) -> Iterator[dict[str, Host]]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def options(hosts: dict[str, Host], tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
-    directory = tmp_path_factory.mktemp("provision")
+def options_of(directory: Path, hosts: Sequence[Host]) -> tuple[str | Path, ...]:
     (directory / "policy.toml").write_text(POLICY)
-    inventory = write_inventory(directory / "inventory.yml", list(hosts.values()))
+    inventory = write_inventory(directory / "inventory.yml", hosts)
     return ("-i", inventory, "--policy", directory / "policy.toml", "--no-container-test", "--format", "json")
 
 
+@pytest.fixture(scope="module")
+def options(hosts: dict[str, Host], tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
+    return options_of(tmp_path_factory.mktemp("provision"), list(hosts.values()))
+
+
 def states(said: Said) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in json.loads(said.out)["hosts"]}
+    document = json.loads(said.out)
+    valid(document, "provision-1")
+    return {row["name"]: row for row in document["hosts"]}
 
 
 def blocked(host: Host) -> bool:
@@ -96,36 +104,74 @@ def test_a_host_that_is_gone_is_a_failed_canary(
     assert json.loads(said.out)["stopped"] == "The canary 127.0.0.1 did not pass."
 
 
-def test_an_engine_is_rolled_out_and_measured(
-    shared_engine_host: Host,
-    cpu_image: str,
-    model_dir: Path,
-    doctor: Doctor,
-    tmp_path: Path,
-) -> None:
-    inventory = write_inventory(tmp_path / "hosts.yml", (shared_engine_host,))
-    variables = with_variables(
-        tmp_path / "engine.yml",
-        engine_model=str(model_dir),
-        engine_arguments=["--load-format", "dummy"],
-        engine_env={"OMP_NUM_THREADS": "1"},
-        engine_max_model_len=1024,
-        engine_port=free_port(),
-    )
-    # Its Docker Engine is this machine's, with the containers of every other test in it: none of them counts.
-    severities = ", ".join(f'"{check.id}" = "info"' for check in catalog.load(None))
-    policy = tmp_path / "policy.toml"
-    policy.write_text(f"severity = {{ {severities} }}\n{PROVISION}")
-    options = ("-i", inventory, "--policy", policy, "--no-container-test", "--format", "json")
+# --- In the middle of a playbook --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def under_way(host: Host, environment: dict[str, str], *argv: str | Path) -> Generator["subprocess.Popen[str]"]:
+    """Start lpxdoctor and yield it when its playbook is at work on a host."""
+    command = (sys.executable, "-m", "lpxdoctor", *argv)
+    process = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        said = doctor("provision", "boot", *options, "--name", SERVES, "--vars", variables)
-        assert said.status == 0, said
-        (row,) = states(said).values()
-        assert (row["state"], row["canary"]) == ("done", True)
-        assert set(row["tokens_per_s"]) == {"1", "4"}
-        assert all(rate > 0 for rate in row["tokens_per_s"].values())
-        table = doctor("baseline", "-i", inventory, "--concurrency", "1", "--requests", "2", "--output-len", "8")
-        assert f"{SERVES}@{shared_engine_host.name}" in table.out
-        assert table.status in (0, 1), table
+        read = f"cat {LOCK} 2>/dev/null || :"
+        wait_until(lambda: '"pid"' in host.ssh(read) or process.poll() is not None, "its lock", lambda: "", 60)
+        assert process.poll() is None, process.communicate()
+        yield process
     finally:
-        doctor("undeploy", SERVES, "-i", inventory)
+        process.kill()
+        process.communicate()
+
+
+def test_a_run_that_is_killed_is_known_and_finished_by_the_next(
+    hosts: dict[str, Host],
+    doctor: Doctor,
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", environment["XDG_STATE_HOME"])
+    pair = [hosts["lab-p2"], hosts["lab-p3"]]
+    run = ("provision", "boot", *options_of(tmp_path, pair))
+    with under_way(hosts["lab-p2"], environment, *run) as process:
+        second = doctor(*run)
+        assert (second.status, second.out) == (64, "")
+        assert f": process {process.pid} of " in second.err
+        assert "--resume goes on" in second.err
+        assert doctor(*run, "--plan").status == 0  # which changes nothing, and waits for nobody
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    known = records.load(str(run[3]))
+    assert (known.at("running"), known.at("waiting")) == (("lab-p2",), ("lab-p3",))
+    assert known.hosts["lab-p2"].phase == "playbooks"
+    last = doctor(*run[:1], *run[2:], "--resume")
+    assert last.status == 0, last
+    assert [row["state"] for row in states(last).values()] == ["done", "done"]
+
+
+def test_ctrl_c_and_a_connection_that_is_lost_leave_a_known_state(
+    hosts: dict[str, Host], doctor: Doctor, environment: dict[str, str], tmp_path: Path
+) -> None:
+    host = hosts["lab-p3"]
+    options = options_of(tmp_path, [host])
+    with under_way(host, environment, "provision", "boot", *options) as process:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    said = Said(process.returncode, out, err)
+    assert said.status == 130, said
+    row = states(said)["lab-p3"]
+    assert (row["state"], row["phase"]) == ("interrupted", "playbooks")
+    assert host.ssh("pgrep -af [A]nsiballZ || :") == ""
+
+    with under_way(host, environment, "provision", *options, "--resume") as process:
+        docker("stop", "--time", "0", host.container_id)
+        out, err = process.communicate(timeout=120)
+    docker("start", host.container_id)
+    said = Said(process.returncode, out, err)
+    assert said.status == 2, said
+    row = states(said)["lab-p3"]
+    assert (row["state"], row["phase"]) == ("failed", "playbooks")
+    assert "the connection to it was lost" in row["because"]
+    wait_until(host.is_up, "the host", lambda: docker("logs", host.container_id), 60)
+    last = doctor("provision", *options, "--resume")
+    assert last.status == 0, last
+    assert states(last)["lab-p3"]["state"] == "done"
