@@ -216,6 +216,13 @@ def test_ctrl_c_while_the_program_starts_is_no_traceback(tmp_path: Path) -> None
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Interrupted.\n")
 
 
+def test_a_shell_completes_commands_and_options() -> None:
+    for words, place, wanted in (("lpxdoctor ch", "1", "plain,checks"), ("lpxdoctor fix --res", "2", "plain,--resume")):
+        asked = {"_LPXDOCTOR_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": place}
+        done = subprocess.run((PROGRAM,), capture_output=True, text=True, check=False, env={**os.environ, **asked})
+        assert wanted in done.stdout.splitlines()
+
+
 def test_closed_streams_hold_no_command_up() -> None:
     for line in (*PRINTING, f"check --from - < {RECORDED}"):
         done = subprocess.run(f"{PROGRAM} {line} >&-", shell=True, capture_output=True, check=False)
@@ -275,8 +282,8 @@ def test_an_option_says_what_it_takes_and_what_it_does() -> None:
         where = f"{name} of {' '.join(words)}"
         if takes_text(found):
             assert found.metavar, where
-        if name not in {"--format", "--kv-cache-dtype"}:
-            assert found.help, where
+        assert "RANGE" not in found.make_metavar(click.Context(LEAVES[words])), where
+        assert found.help or name == "--format", where
         assert "repeatable" not in (found.help or ""), where
         assert not found.multiple or "may be repeated" in (found.help or "") or name in {"--env", "--from"}, where
 

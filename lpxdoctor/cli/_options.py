@@ -1,6 +1,7 @@
 """Options that several commands have: what is special to a command in, the option in the same words everywhere out."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -46,13 +47,35 @@ def site_checks() -> Decorator:
 
 def patience(default_s: float) -> Decorator:
     """Return --limit, how long one host is asked."""
+    kind, text = click.FloatRange(1), "Longest time for a host."
     return click.option(
-        "--limit", "limit_s", type=click.FloatRange(1), default=default_s, show_default=True, help="Seconds a host."
+        "--limit", "limit_s", metavar="SECONDS", type=kind, default=default_s, show_default=True, help=text
     )
 
 
 def forks(default: int) -> Decorator:
     """Return --forks."""
-    return click.option(
-        "--forks", type=click.IntRange(1), default=default, show_default=True, help="Hosts asked at once."
-    )
+    kind, text = click.IntRange(1), "Hosts asked at once."
+    return click.option("--forks", metavar="N", type=kind, default=default, show_default=True, help=text)
+
+
+def lengths(most: int, default: int = 128) -> Decorator:
+    """Return --input-len and --output-len: of a prompt and of its answer, which has a token after the first one."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name, least, text in (
+            ("--output-len", 2, "Tokens of each answer."),
+            ("--input-len", 1, "Tokens of each prompt."),
+        ):
+            kind = click.IntRange(least, most)
+            command = click.option(name, metavar="N", type=kind, default=default, show_default=True, help=text)(command)
+        return command
+
+    return decorated
+
+
+def api_key(what: str) -> Decorator:
+    """Return --api-key-file, with the variable that does instead; what is whose key it is."""
+    text = f"{what}; or set LPXDOCTOR_API_KEY.  [default: the deployment's own]"
+    kind = click.Path(path_type=Path)
+    return click.option("--api-key-file", "key_file", metavar="FILE", type=kind, help=text)

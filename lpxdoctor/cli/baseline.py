@@ -21,7 +21,7 @@ from lpxdoctor.decode.ladder import doubling
 from lpxdoctor.decode.measure import LEAST_REQUESTS, Plan, measure, most_at_once
 from lpxdoctor.decode.profile import Profile, Rung, encode
 from lpxdoctor.decode.slo import targets
-from lpxdoctor.decode.target import KEY_VARIABLE, reached
+from lpxdoctor.decode.target import reached
 from lpxdoctor.decode.verdict import concluded
 
 ENDPOINTS = ("completions", "chat")
@@ -92,6 +92,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 @click.option("--slo", metavar="TARGETS", help="Find the most at once whose p95 holds, as tpot=20ms,ttft=500ms.")
 @click.option(
     "--repeats",
+    metavar="N",
     type=click.IntRange(1, 100),
     default=1,
     show_default=True,
@@ -99,15 +100,11 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 )
 @click.option(
     "--requests",
+    metavar="N",
     type=click.IntRange(1, _MOST),
     help="Per concurrency, one per slot at least.  [default: 4 per slot, 16 at least, 60 with --slo]",
 )
-@click.option(
-    "--input-len", type=click.IntRange(1, _MOST), default=128, show_default=True, help="Tokens of each prompt."
-)
-@click.option(
-    "--output-len", type=click.IntRange(2, _MOST), default=128, show_default=True, help="Tokens of each answer."
-)
+@_options.lengths(_MOST)
 @click.option("--model-config", metavar="DIR", help="The model's directory here, for the ceiling of each line.")
 @click.option("--from", "source", metavar="PROFILE", help="Show a kept profile again: a file, an id, or last.")
 @_options.output_format(("text", "json", "html"))
@@ -115,12 +112,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 @click.option("--against", "earlier", metavar="NAME", help="Compare with a baseline: a file, an id, a name, last.")
 @click.option("--evidence", metavar="FILE", help="What `collect` saw of the engine's host: the profile keeps its id.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to keep the profile.")
-@click.option(
-    "--api-key-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help=f"The server's API key; or set {KEY_VARIABLE}.  [default: the deployment's own]",
-)
+@_options.api_key("The server's API key")
 @click.option(
     "--endpoint",
     type=click.Choice(ENDPOINTS),
@@ -128,11 +120,12 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 )
 @click.option(
     "--timeout",
+    metavar="SECONDS",
     type=click.FloatRange(0.1, 86400),
     callback=_timeout,
     default=120.0,
     show_default=True,
-    help="Longest silence, in seconds.",
+    help="Longest silence.",
 )
 def command(
     *,
@@ -168,7 +161,7 @@ def command(
     host = _evidence_id(evidence) if evidence else None
 
     def measured(name: str) -> Profile | None:
-        found = _measured(name, plan, model=options["model"], key_file=options["api_key_file"])
+        found = _measured(name, plan, model=options["model"], key_file=options["key_file"])
         return found and msgspec.structs.replace(concluded(found, limits, targets_ms), name=keep_as, evidence=host)
 
     if hosts is not None:

@@ -50,12 +50,14 @@ def _address(context: click.Context, parameter: click.Parameter, value: str | No
 @click.option(
     "--image", metavar="IMAGE", help="Another image: repository@sha256:digest, or what is on the host already."
 )
-@click.option("--port", type=click.IntRange(1, 65535), help="Port on the host.  [default: 8000]")
+@click.option("--port", metavar="PORT", type=click.IntRange(1, 65535), help="Port on the host.  [default: 8000]")
 @click.option("--bind", metavar="ADDRESS", callback=_address, help="Address on the host.  [default: 127.0.0.1]")
 @click.option("--network", type=click.Choice(["bridge", "host"]), help="The container's network.  [default: bridge]")
-@click.option("--max-model-len", type=click.IntRange(min=1), help="Longest sequence, in tokens.")
-@click.option("--max-num-seqs", type=click.IntRange(min=1), help="Most requests decoded at once.")
-@click.option("--gpu-memory-utilization", type=click.FloatRange(0, 1, min_open=True), help="Share of GPU memory.")
+@click.option("--max-model-len", metavar="N", type=click.IntRange(min=1), help="Longest sequence, in tokens.")
+@click.option("--max-num-seqs", metavar="N", type=click.IntRange(min=1), help="Most requests decoded at once.")
+@click.option(
+    "--gpu-memory-utilization", metavar="SHARE", type=click.FloatRange(0, 1, min_open=True), help="Share of GPU memory."
+)
 @click.option(
     "--arg", "arguments", metavar="ARG", multiple=True, help="One more argument of the engine; may be repeated."
 )
@@ -64,7 +66,12 @@ def _address(context: click.Context, parameter: click.Parameter, value: str | No
 )
 @click.option("--volume", "volumes", multiple=True, metavar="HOST:DIR[:ro]", help="A further mount; may be repeated.")
 @_options.variables("; what the options say goes before them")
-@click.option("--timeout", type=click.IntRange(min=1), help="Seconds the engine may take to start.  [default: 1200]")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.IntRange(min=1),
+    help="Longest time for the engine to start.  [default: 1200]",
+)
 @click.option("--plan", is_flag=True, help="Change nothing; show what would change.")
 @_options.output_format()
 def command(

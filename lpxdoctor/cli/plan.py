@@ -20,12 +20,27 @@ _REFUSED = 2
 @click.argument("model", metavar="MODEL")
 @click.option("--gpu", "name", metavar="NAME", help='A GPU of the table, as "NVIDIA L4", instead of this host\'s.')
 @click.option("--from", "source", metavar="FILE", help="The GPUs in evidence that `collect` wrote.")
-@click.option("--context", type=click.IntRange(1, 1 << 31), help="Tokens of a request, in and out. [default: 8192]")
-@click.option("--concurrency", type=click.IntRange(1, 65536), help="Requests at once that must fit.")
-@click.option("--precision", type=click.Choice(PRECISIONS), help="Of the weights. [default: as the checkpoint is]")
-@click.option("--kv-cache-dtype", "kv_format", type=click.Choice(FORMATS), default="auto", show_default=True)
 @click.option(
-    "--tensor-parallel", type=click.IntRange(1, 64), default=1, show_default=True, help="GPUs that share the model."
+    "--context", metavar="N", type=click.IntRange(1, 1 << 31), help="Tokens of a request, in and out. [default: 8192]"
+)
+@click.option("--concurrency", metavar="N", type=click.IntRange(1, 65536), help="Requests at once that must fit.")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Of the weights. [default: as the checkpoint is]")
+@click.option(
+    "--kv-cache-dtype",
+    "kv_format",
+    metavar="DTYPE",
+    type=click.Choice(FORMATS),
+    default="auto",
+    show_default=True,
+    help="Of the KV cache, as vLLM names it; a wrong one lists all.",
+)
+@click.option(
+    "--tensor-parallel",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="GPUs that share the model.",
 )
 @_options.output_format()
 def command(

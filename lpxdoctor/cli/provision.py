@@ -36,7 +36,12 @@ _SERIAL_HELP = "Hosts at once after the canary: 5, 10% or 1,10%,50%.  [default: 
 @_options.inventory(required=True)
 @click.option("--serial", default="10%", metavar="SIZES", help=_SERIAL_HELP)
 @click.option(
-    "--max-fail", type=click.IntRange(1), default=1, show_default=True, help="Failed hosts at which it stops."
+    "--max-fail",
+    metavar="N",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Failed hosts at which it stops.",
 )
 @click.option(
     "--vars",

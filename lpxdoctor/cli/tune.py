@@ -55,20 +55,20 @@ def _words(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
     show_default=True,
     help="Requests at once.",
 )
-@click.option("--requests", type=click.IntRange(1, _MOST), help="Per concurrency.  [default: 15 seconds of them]")
 @click.option(
-    "--input-len", type=click.IntRange(1, _MOST), default=128, show_default=True, help="Tokens of each prompt."
+    "--requests", metavar="N", type=click.IntRange(1, _MOST), help="Per concurrency.  [default: 15 seconds of them]"
 )
+@_options.lengths(_MOST)
 @click.option(
-    "--output-len", type=click.IntRange(2, _MOST), default=128, show_default=True, help="Tokens of each answer."
+    "--budget", metavar="MINUTES", type=click.FloatRange(1, 10080), default=60.0, show_default=True, help="In all."
 )
-@click.option("--budget", type=click.FloatRange(1, 10080), default=60.0, show_default=True, help="Minutes in all.")
 @click.option(
     "--start-timeout",
+    metavar="SECONDS",
     type=click.FloatRange(1, 86400),
     default=900.0,
     show_default=True,
-    help="Seconds that one may take.",
+    help="Longest time for one.",
 )
 @click.option(
     "--try", "given", multiple=True, callback=_words, metavar="ARGS", help="Try these first; may be repeated."
@@ -87,9 +87,7 @@ def _words(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 )
 @click.option("--resume", is_flag=True, help="Go on with the unfinished run for the same engine and numbers.")
 @click.option("--keep", is_flag=True, help="Leave the deployment with what was chosen.")
-@click.option(
-    "--api-key-file", "key_file", type=click.Path(path_type=Path), metavar="FILE", help="The engine's API key."
-)
+@_options.api_key("The engine's API key")
 @_options.output_format()
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to keep the profile.")
 def command(

@@ -34,11 +34,6 @@ class Daemon:
         return any(option.startswith("name=rootless") for option in self.security)
 
     @property
-    def selinux(self) -> bool:
-        """Whether it confines containers by SELinux."""
-        return any(option.startswith("name=selinux") for option in self.security)
-
-    @property
     def flavor(self) -> Flavor:
         """How it came here; Desktop runs its containers in a virtual machine, and says so itself."""
         if self.podman:

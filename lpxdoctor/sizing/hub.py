@@ -95,4 +95,7 @@ def _said(library: Any, repository: str, error: Exception) -> SetupError | Usage
     if isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError):
         return UsageError(f"{repository} has no config.json: it is not a model that vLLM serves")
     first = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-    return SetupError(f"The hub does not tell of {repository}, nor does its local cache: {first}")
+    return SetupError(
+        f"The hub does not tell of {repository}, nor does its local cache: {first.partition('. ')[0]}.\n"
+        "Show the way to it (https_proxy, or HF_ENDPOINT for a mirror), or download the model and type its directory."
+    )
