@@ -38,7 +38,7 @@ class Wanted:
     target: Target
     words: tuple[str, ...] = ()  # playbooks
     kernels: tuple[str, ...] = ()  # releases, which the playbook driver needs to know
-    packages: tuple[str, ...] = ()  # by name, NAME=VERSION for one version
+    packages: tuple[str, ...] = ()  # by name, with a version as the package manager writes it
     images: tuple[str, ...] = ()
     variables: Mapping[str, Any]  # of the roles
 

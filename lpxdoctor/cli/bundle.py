@@ -37,7 +37,10 @@ def command() -> None:
     help="Where to write it.  [default: lpxdoctor-TARGET.tar.gz]",
 )
 @click.option(
-    "--package", "packages", multiple=True, metavar="NAME[=VERSION]", help="One more package; may be repeated."
+    *("--package", "packages"),
+    multiple=True,
+    metavar="NAME",
+    help="One more package; with a version as NAME=VERSION, NAME-VERSION for dnf; may be repeated.",
 )
 @click.option("--kernel", "kernels", multiple=True, metavar="RELEASE", help="As uname -r says there; may be repeated.")
 @click.option("--image", "images", multiple=True, metavar="IMAGE", help="A container image; may be repeated.")
