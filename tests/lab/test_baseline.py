@@ -67,16 +67,17 @@ def test_numbers_agree_with_the_engines_own_counters(vllm_server: Server, capsys
         assert 0 < rung["kv_cache_share"] < 1
         # Chunks that a busy engine sent in one go arrived together: most gaps may be none, but not all.
         assert 0 <= rung["itl_ms"]["p50"] <= rung["itl_ms"]["p99"] <= rung["itl_ms"]["max"]
-        assert rung["itl_ms"]["max"] > 0
-        assert 0 < rung["tpot_ms"]["mean"] < 1000
-        # The same unit only: on two cores the API server sends a first token late, tens of milliseconds after its own
-        # clock stopped, and the engine's means are over warm-up and cool-down too.
-        for ours, own in (("ttft_ms", "ttft_mean_ms"), ("tpot_ms", "inter_token_mean_ms")):
-            assert 1 / 30 < rung[ours]["mean"] / rung["engine"][own] < 30
+        assert rung["itl_ms"]["p99"] > 0
+        assert 0 < rung["tpot_ms"]["p50"] < 1000
+        # The same unit. On two cores the API server sends a first token late, tens of milliseconds after its own clock
+        # stopped, and the engine's means are over warm-up and cool-down too.
+        for ours, own, times in (("ttft_ms", "ttft_mean_ms", 30), ("tpot_ms", "inter_token_mean_ms", 3)):
+            assert 1 / times < rung[ours]["mean"] / rung["engine"][own] < times
     one, four = answer["rungs"]
     assert four["output_tokens_per_s"] > one["output_tokens_per_s"]
     length_s = (one["ttft_ms"]["mean"] + 23 * one["tpot_ms"]["mean"]) / 1000
-    assert one["output_tokens_per_s"] == pytest.approx(24 / length_s, rel=0.1)
+    # What passes between two requests is in the rate alone; on a machine that does other things that is some of it.
+    assert 0.6 < one["output_tokens_per_s"] * length_s / 24 < 1.05
 
 
 def test_a_chat_is_measured_and_its_template_stays_out_of_the_prefix_cache(

@@ -65,9 +65,7 @@ def test_an_engine_that_stays_busy_goes_on(engine: vllm.Server) -> None:
     asked.start()
     door = DRAIN.door(DRAIN.container(SOCKET, NAME))
     wait_until(lambda: DRAIN.requests_in(door) == 1, "its request", lambda: docker("logs", "--tail", "5", NAME), 30)
-    # An engine that is too busy to say so within its second is as little drained.
-    busy = {"requests run or wait in it (1)", "it does not tell how many requests it has"}
-    assert DRAIN.drain(given(), NAME, time.monotonic() + 1) in busy
+    assert DRAIN.drain(given(), NAME, time.monotonic() + 1) == "requests run or wait in it (1)"
     assert running() == "true"
     asked.join()
     assert ask(engine, 1) == 1  # and takes new ones again
