@@ -14,9 +14,10 @@ ENGINE = "engine"
 LONGEST = (
     ENGINE,
     "lab/test_role_driver",
-    "lab/test_site",
     "lab/test_debian_13",
+    "lab/test_site",
     "lab/test_role_container",
+    "lab/test_provision",
     "lab/test_role_boot",
     "lab/test_faults_boot",
 )
