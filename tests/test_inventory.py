@@ -26,7 +26,30 @@ def test_hosts_are_read_as_they_are_typed(text: str, expected: dict[str, Any]) -
     assert inventory.parse(text) == {"all": {"hosts": expected}}
 
 
-@pytest.mark.parametrize("text", ["a b", "h:port", "u@", ",", "/none/hosts.yml", "hosts.yml"])
+def test_more_hosts_than_a_file_name_has_letters_are_hosts() -> None:
+    names = [f"10.0.0.{number}" for number in range(250)]
+    parsed = inventory.parse(",".join(f"root@{name}" for name in names))
+    assert not isinstance(parsed, Path)
+    assert list(parsed["all"]["hosts"]) == names
+
+
+# --yes: what follows -i when its value was forgotten.
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a b",
+        "h:port",
+        "u@",
+        ",",
+        "/none/hosts.yml",
+        "hosts.yml",
+        "--yes",
+        "-oProxyCommand=x",
+        "-u@h",
+        "a,b,a",
+        "h:1,h:2",
+    ],
+)
 def test_what_is_no_host_is_told(text: str) -> None:
     with pytest.raises(UsageError):
         inventory.parse(text)

@@ -9,7 +9,7 @@ from lpxdoctor import __version__, bundled
 from lpxdoctor.collect import collect
 from lpxdoctor.errors import UsageError
 from lpxdoctor.evidence import Evidence, Probe, Program, from_json
-from lpxdoctor.files import is_there, read_text
+from lpxdoctor.files import is_there, read_text, write_whole
 
 FORKS = 20  # hosts asked at once
 
@@ -72,6 +72,6 @@ def is_fleet(sources: Sequence[str]) -> bool:
 def write(path: str, text: str) -> None:
     """Write a report; UsageError where that fails."""
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        write_whole(Path(path), text.encode(), mode=0o644)  # a result to pass on
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}.") from None

@@ -1,6 +1,5 @@
 """lpxdoctor collect: write down what the probes see on this host, or on those of an inventory, as evidence."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from lpxdoctor.collect import LIMIT_S
 from lpxdoctor.errors import UsageError
 from lpxdoctor.evaluate import probes_of
 from lpxdoctor.evidence import Evidence, to_json
-from lpxdoctor.files import check_writable
+from lpxdoctor.files import check_writable, write_whole
 
 
 @click.command("collect")
@@ -74,8 +73,7 @@ def command(
 def _write(output: str, text: str, evidence: Evidence) -> None:
     """Write evidence to a private file, and say how to judge it."""
     try:
-        with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(text)
+        write_whole(Path(output), text.encode())
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}.") from None
     failures = sum(1 for answer in evidence.answers.values() if answer.failure not in ("", "absent"))

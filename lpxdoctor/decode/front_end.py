@@ -98,5 +98,5 @@ def _sign(first: Rung, rung: Rung) -> str:
 
 def _client(rung: Rung) -> str:
     delay = rung.client.read_delay_p99_ms
-    within = f"read 99 % of all within {delay:.1f} ms and " if delay is not None else ""
+    within = f"read 99% of all within {delay:.1f} ms and " if delay is not None else ""
     return f"this client {within}used {rung.client.cpu_share:.0%} of a core"

@@ -68,7 +68,7 @@ def _metric(name: str, seen: Distribution, target: float) -> tuple[str, str]:
     if at > target:
         return "no", f"{PERCENTILE} of {name} is {at:.4g} ms, over {target:g}"
     if (top is not None and top <= target) or (seen.max <= target and seen.n >= PROOF_REQUESTS):
-        return "yes", f"{PERCENTILE} of {name} is {at:.4g} ms, and below {target:g} with 95 % confidence"
+        return "yes", f"{PERCENTILE} of {name} is {at:.4g} ms, and below {target:g} with 95% confidence"
     if top is not None:
         return "likely", f"{PERCENTILE} of {name} is {at:.4g} ms, and may be {top:.4g}"
     return "likely", f"{PERCENTILE} of {name} is {at:.4g} ms of {seen.n} requests, too few to be sure"

@@ -123,7 +123,7 @@ def _client_limits(client: ClientBound) -> Iterator[str]:
         yield f"client-limited: {client.idle_share:.0%} of the time no next request had been sent"
     elif client.worst_share > _CLIENT_SHARE:
         bounds = ", ".join(f"{name} by {error:.2f} ms" for name, error in client.error_ms.items() if error)
-        yield f"client-limited: this machine was too late to tell a metric within 5 % (off at most: {bounds})"
+        yield f"client-limited: this machine was too late to tell a metric within 5% (off at most: {bounds})"
     elif client.cpu_share > _CLIENT_CPU_SHARE:
         yield f"client-limited: the client used {client.cpu_share:.0%} of a core"
 

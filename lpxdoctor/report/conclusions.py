@@ -33,7 +33,7 @@ def _slo(slo: Slo) -> Iterator[tuple[bool, str]]:
     if slo.concurrency is None:
         yield True, f"No line holds the target: {slo.percentile} of {target}"
     else:
-        sure = "with 95 % confidence" if slo.confident else "as far as so few requests tell: more with --requests"
+        sure = "with 95% confidence" if slo.confident else "as far as so few requests tell: more with --requests"
         yield True, f"Target: {slo.concurrency} at once hold {slo.percentile} of {target}, {sure}"
     told = [rung for rung in slo.rungs if slo.concurrency is None or rung.concurrency >= slo.concurrency]
     if slo.concurrency is None:

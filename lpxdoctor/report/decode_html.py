@@ -38,7 +38,7 @@ def page(profile: Profile) -> str:
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n<title>lpxdoctor: baseline</title>\n'
         f"<style>{_STYLE}{STYLE}</style>\n<h1>{title}</h1>\n"
-        f'<p class="dim">Baseline {escape(profile.id)}, {escape(profile.started)}; whiskers are 95 % intervals, hollow '
+        f'<p class="dim">Baseline {escape(profile.id)}, {escape(profile.started)}; whiskers are 95% intervals, hollow '
         f"points cannot be compared.</p>\n"
         f'<div class="charts">\n{charts}\n</div>\n{found}\n<div class="wide">{_table(profile)}</div>\n{rest}\n'
         f'<p class="dim">lpxdoctor {escape(profile.lpxdoctor)}: <code>{escape(" ".join(profile.command))}</code></p>\n'

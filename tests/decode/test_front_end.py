@@ -32,7 +32,7 @@ def test_on_an_h200_the_api_process_is_named_with_what_proves_it() -> None:
     found = knee(profile().rungs)
     assert (found.concurrency, found.cause, found.confidence) == (128, "front end", "high")
     assert "the engine made a token of each answer every 9.8 ms, and chunks came every 25.4" in found.evidence[1]
-    assert "not the client: this client read 99 % of all within 0.7 ms and used 15% of a core" in found.evidence[2]
+    assert "not the client: this client read 99% of all within 0.7 ms and used 15% of a core" in found.evidence[2]
     assert [line.partition(":")[0] for line in found.advice[:2]] == ["--api-server-count 4", "--stream-interval 4"]
 
 

@@ -75,7 +75,7 @@ def test_a_ladder_shows_its_knee_target_ceiling_and_curves() -> None:
     assert "The ladder ended: latency: too long." in text
     assert "arithmetic at its peak explains 3.9" in flat
     assert "Knee: 16 at once, by compute (medium confidence)" in text
-    assert "Target: 16 at once hold p95 of tpot within 10 ms and ttft within 500 ms, with 95 % confidence" in flat
+    assert "Target: 16 at once hold p95 of tpot within 10 ms and ttft within 500 ms, with 95% confidence" in flat
     assert "32 at once: p95 of tpot is" in text
     assert "Ceiling of one stream: 340 tokens/s, 14.1 GB a step at 4,814 GB/s" in text
     assert "3201 MHz x 2 x 6016 bit / 8, by NVML" in flat
