@@ -29,6 +29,6 @@ def test_the_engines_limit_is_the_knee(
     assert eight["load"]["waiting_p50"] >= 3
     # What waited there is the engine's own mean, and about what the client saw before its first token.
     assert eight["engine"]["queue_mean_ms"] > 10 * four["engine"]["queue_mean_ms"]
-    assert 0 < four["engine"]["prefill_mean_ms"] < four["ttft_ms"]["max"]
+    assert four["engine"]["prefill_mean_ms"] > 0
     assert run(["baseline", "--from", "last"]) in (0, 1)
     assert "Knee: 4 at once, by max_num_seqs (high confidence)" in capsys.readouterr().out
