@@ -45,6 +45,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     sure: Sure | None = None
     severity: SeverityWord | None = None
     ask: tuple[str, ...] = ()
+    do: tuple[str, ...] = ()
 
     def holds(self, text: str) -> bool:
         """Tell whether its conditions do."""
@@ -67,6 +68,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     when: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
+    do: tuple[str, ...] = ()
     but: tuple[Reading, ...] = ()
     heard: str = ""
 
@@ -86,6 +88,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             sure=other.sure or self.sure,
             severity=other.severity or self.severity,
             ask=other.ask or self.ask,
+            do=other.do or (() if other.proves else self.do),
         )
 
 
@@ -111,6 +114,7 @@ class Told:
     sure: Sure
     severity: SeverityWord | None
     ask: tuple[str, ...]
+    do: tuple[str, ...]
     lines: tuple[tuple[int, str], ...]
     times: int
     values: Mapping[str, str] = field(default_factory=dict)
@@ -185,6 +189,7 @@ def _heard(known: Known, sentence: str) -> Told:
         sure="possible",
         severity=known.severity,
         ask=known.ask,
+        do=(),
         lines=((1, sentence),),
         times=1,
     )
@@ -215,6 +220,7 @@ def _told(known: Known, text: str, whole: str, about: Mapping[str, str]) -> Told
         sure=reading.sure or "stated",
         severity=reading.severity,
         ask=tuple(filled(line, values) for line in reading.ask),
+        do=tuple(filled(line, values) for line in reading.do),
         lines=tuple((text.count("\n", 0, found.start()) + 1, _line(text, found)) for found in shown),
         times=len(first),
         values=values,

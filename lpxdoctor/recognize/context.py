@@ -50,6 +50,7 @@ _SAID: Mapping[str, tuple[str, ...]] = {
         r"CUDA runtime version\s*:\s*(?P<v>\d+\.\d+)",
         r"CUDA used to build PyTorch\s*:\s*(?P<v>\d+\.\d+)",
     ),
+    "wanted_cuda": (r"unsatisfied condition: cuda\s*>=?\s*(?P<v>\d{1,2}\.\d{1,2})\b",),
     "kernel": (
         rf"Linux version {_RELEASE}",
         rf"^Linux \S+ {_RELEASE} ",
@@ -241,11 +242,13 @@ def _derived(found: Mapping[str, str], text: str) -> dict[str, str]:
         too_new = row.first_branch is not None and number < row.first_branch
         fits = "gpu-too-old" if too_old else "gpu-too-new" if too_new else "yes"
     carried = found.get("driver_cuda") or (branch.cuda if branch else "")
+    wanted = known.toolkit(found["wanted_cuda"]) if "wanted_cuda" in found else None
     wsl = "yes" if re.search(r"\bWSL ?2?\b|microsoft-standard-WSL", text) else ""
     return {
         "driver": driver,
         "branch": driver[:3],
         "driver_cuda": carried,
+        "needs_driver": wanted.driver if wanted else "",
         "cuda_fits": _enough(carried, found.get("runtime_cuda", "")),
         "fits": fits,
         "fabric_fits": _same(found.get("fabric", ""), driver),

@@ -38,6 +38,7 @@ def _proof(told: Told, pasted: Pasted) -> Proof:
     finding = Finding(
         told.message,
         seen=tuple(_seen(told.lines, pasted, again)),
+        do=told.do,
         confirm=told.ask or (f"sudo lpxdoctor check {told.proves}",),
     )
     return Proof(

@@ -57,6 +57,7 @@ def test_a_meaning_names_only_what_the_pattern_or_the_context_may_know(known: Kn
         "code",
         "package_versions",
         "runtime_cuda",
+        "needs_driver",
     }
     groups = {name.rstrip("0123456789") for name in messages.compiled(known.pattern).groupindex}
     for meaning in (known.meaning, *(reading.meaning for reading in known.but)):
