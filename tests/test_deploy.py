@@ -163,12 +163,17 @@ def test_the_substance_of_a_validation_error_is_on_its_next_line() -> None:
         ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", "is not the one"),
         ("op@h: Permission denied (publickey).", "ssh-copy-id h"),
         ("ssh: Could not resolve hostname h: Name or service not known", "no address is known"),
+        ("Task failed: Failed to connect to the host via ssh: Connection to h closed by remote host.", "was cut off"),
+        ("Task failed: Failed to connect to the host via ssh: Timeout, server h not responding.", "was cut off"),
+        ("Task failed: Failed to connect to the host via ssh:", "was cut off"),
         ("something new", "something new"),
     ],
 )
 def test_what_ssh_says_is_explained(said: str, told: str) -> None:
     event = TaskEvent(state=State.UNREACHABLE, task="t", action="raw", host="h", result={"msg": said})
-    assert told in failures.explain((event,), "h")
+    explained = failures.explain((event,), "h")
+    assert told in explained
+    assert not explained.endswith(": ")
 
 
 @pytest.mark.parametrize(

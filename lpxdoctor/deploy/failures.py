@@ -25,6 +25,11 @@ _SSH = (
         ),
     ),
     (
+        # What is silent for so long that ssh gives it up is told without a word.
+        r"server \S+ not responding|closed by remote host|Broken pipe|Connection reset|via ssh:\s*$",
+        "the connection was cut off in the middle.\nWas it rebooted, or did its network fail? Try: ssh {address}",
+    ),
+    (
         r"timed out|Timeout|timeout",
         "it did not answer within 10 s.\nIs it on, is the address right, does a firewall drop SSH? Try: ssh {address}",
     ),
@@ -141,10 +146,13 @@ def _unreachable(message: str, host: str) -> str:
     known = _matching(_SSH, message)
     # Ansible repeats itself: "Task failed: Failed to connect to the host via ssh: ssh: Could not resolve …"
     said = re.sub(
-        r"^(Task failed: )?(Failed to connect to the host via ssh: )?", "", message.splitlines()[-1] if message else ""
+        r"^(Task failed: )?(Failed to connect to the host via ssh:\s*)?",
+        "",
+        message.splitlines()[-1] if message else "",
     )
     if known:
-        return f"{host} cannot be reached by SSH: {known.format(address=host, host=host)}\nssh said: {said}"
+        told = f"{host} cannot be reached by SSH: {known.format(address=host, host=host)}"
+        return f"{told}\nssh said: {said}" if said else told
     return f"{host} cannot be reached: {message}"
 
 
