@@ -50,6 +50,7 @@ def test_nouveau_is_kept_out(host: Host, play: Player) -> None:
     assert "nouveau.ko" in inside
     assert BLACKLIST.lstrip("/") in inside
     assert play("boot").well().changed == 0
+    host.ssh("systemctl restart lab-illusion.service")  # shows who has the card after a boot from that initramfs
 
 
 def test_the_driver_comes_with_its_module_and_only_once(
