@@ -106,7 +106,8 @@ def _address(host: str, port: int) -> tuple[socket.AddressFamily, str]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise MeasureError(f"{host} has no address ({error}); check the URL.") from None
+        reason = getattr(error, "strerror", None) or error
+        raise MeasureError(f"{host} has no address ({reason}); check the URL.") from None
     for family, _, _, _, address in found if len(found) > 1 else ():  # localhost is ::1 first, and few listen there
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.settimeout(_PROBE_TIMEOUT_S)

@@ -66,8 +66,10 @@ def fetch(endpoint: Endpoint, path: str) -> tuple[int, bytes]:
     try:
         return _get(endpoint, path)
     except (OSError, ProtocolError) as error:
+        reason = str(getattr(error, "strerror", None) or error).rstrip(".")
+        way = f" through the proxy {endpoint.proxy.netloc}" if endpoint.proxy else ""
         raise MeasureError(
-            f"No answer from {endpoint.url}{path}: {error}\n"
+            f"No answer from {endpoint.url}{path}{way}: {reason}.\n"
             f"Is the engine running and ready, and is this its address? Try: curl -s {endpoint.url}/v1/models"
         ) from None
 

@@ -95,7 +95,7 @@ def test_nothing_there_is_said_with_what_to_type() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(MeasureError, match=r"Connection refused\n.*curl"):
+        with pytest.raises(MeasureError, match=r"models: Connection refused\.\n.*curl"):
             engine.models(endpoint(url))
 
 
