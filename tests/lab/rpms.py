@@ -44,7 +44,7 @@ _EPEL, _NVIDIA = "epel/9/Everything/x86_64", "nvidia/rhel9/x86_64"
 _DOCKER, _TOOLKIT = "docker/centos/9/x86_64/stable", "toolkit/stable/rpm/x86_64"
 _HEADERS = {"version": "5.14.0", "release": "611.5.1.el9_7"}
 PACKAGES: Mapping[str, tuple[Package, ...]] = {
-    _BASE: (Package("python3-requests"), Package("mokutil"), Package("lab-tiny-data", "2")),
+    _BASE: (*(Package(name) for name in ("python3-requests", "mokutil", "openssl")), Package("lab-tiny-data", "2")),
     _APPS: (
         Package(ASKED, "3", requires="lab-tiny-data >= 2", files=FILE),
         Package("kernel-devel", **_HEADERS),
