@@ -23,10 +23,16 @@ def proofs(forms: Sequence[Pasted], about: Mapping[str, str]) -> tuple[Proof, ..
     for form in forms:
         for told in messages.tell(form.text, about, beside):
             held = best.get(told.proves)
-            if held is None or _rank(told) < _rank(held[0]):
+            if held is None or _proves_better(told, held[0]):
                 best[told.proves] = told, form
     found = tuple(_proof(told, form) for told, form in best.values())
     return (*found, *(proof for proof in xids.proofs(forms[0]) if proof.id not in best))
+
+
+def _proves_better(told: Told, held: Told) -> bool:
+    """Tell whether a text proves a check more directly, or says the same with more of its numbers and names."""
+    more = told.name == held.name and len(told.values) > len(held.values)
+    return _rank(told) < _rank(held) or (_rank(told) == _rank(held) and more)
 
 
 def _rank(told: Told) -> int:
