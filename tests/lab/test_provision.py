@@ -42,11 +42,9 @@ least_share = 0.01 # this machine does other things meanwhile
 
 @pytest.fixture(scope="module")
 def hosts(start_host: HostStarter) -> Iterator[dict[str, Host]]:
-    """Yield three servers, the second with settings of Docker that are no JSON: boot.yml leaves them as they are."""
+    """Yield three servers."""
     with ExitStack() as stack:
-        started = {name: stack.enter_context(start_host(name, Engine.NONE)) for name in NAMES}
-        started["lab-p2"].ssh("mkdir /etc/docker && echo '{' > /etc/docker/daemon.json")
-        yield started
+        yield {name: stack.enter_context(start_host(name, Engine.NONE)) for name in NAMES}
 
 
 def options_of(directory: Path, hosts: Sequence[Host]) -> tuple[str | Path, ...]:
@@ -73,6 +71,8 @@ def blocked(host: Host) -> bool:
 def test_it_stops_at_the_second_batch_and_goes_on_when_the_fault_is_gone(
     hosts: dict[str, Host], options: tuple[str | Path, ...], doctor: Doctor
 ) -> None:
+    # Settings of Docker that are no JSON: boot.yml leaves them as they are.
+    hosts["lab-p2"].ssh("mkdir /etc/docker && echo '{' > /etc/docker/daemon.json")
     first = doctor("provision", "boot", "--serial", "1", *options)
     assert first.status == 2, first
     one, two, three = (states(first)[name] for name in NAMES)
