@@ -10,7 +10,7 @@ policy POLICY.
 import io
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,11 +93,15 @@ class Ward:
 
     def found(self, id_: str) -> bool:
         """Tell whether check finds it; a host or check that could not be judged fails the test."""
-        _, fleet = self.run("check", id_)
+        return bool(self.found_among([id_]))
+
+    def found_among(self, ids: Sequence[str]) -> list[str]:
+        """Return which of them check finds, by one look at the host."""
+        _, fleet = self.run("check", *ids)
         (row,) = fleet["hosts"]
-        state = row["report"]["checks"][id_]
-        assert state in ("found", "pass", "not applicable"), (state, row)
-        return bool(state == "found")
+        states = {id_: row["report"]["checks"][id_] for id_ in ids}
+        assert set(states.values()) <= {"found", "pass", "not applicable"}, (states, row)
+        return [id_ for id_, state in states.items() if state == "found"]
 
     def put_right(self, id_: str, playbook: str, **variables: Any) -> None:
         """Assert that check finds a fault, that fix plans one playbook for it and removes it, and check is green."""

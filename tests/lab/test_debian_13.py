@@ -65,5 +65,5 @@ def test_the_driver_comes_with_its_module_and_only_once(
     assert host.ssh(f"modinfo -k {release} -F version nvidia-current").startswith("550.")
     assert host.ssh(f"modinfo -k {release} -F vermagic nvidia-current-uvm").startswith(release)
     assert {"libcuda1", "libnvidia-ml1", "nvidia-kernel-dkms"} <= set(host.ssh("apt-mark showhold").split())
-    assert [check for check in CHECKS if ward.found(check)] == []
+    assert ward.found_among(CHECKS) == []
     assert play("driver", **OWN).well().changed == 0

@@ -62,7 +62,7 @@ def test_a_reboot_comes_only_when_it_is_allowed(host: Host, play: Player, ward: 
     play("reboot", reboot_allowed=True, reboot_boot_time_command=BOOT_TIME, reboot_limit_s=120).well()
     assert host.ssh(BOOT_TIME) != started
     assert host.ssh(f"test -e {NOTE} || echo gone") == "gone"
-    assert [check for check in CHECKS if ward.found(check)] == []
+    assert ward.found_among(CHECKS) == []
     assert play("reboot", reboot_allowed=True, reboot_boot_time_command=BOOT_TIME).well().changed == 0
 
 
