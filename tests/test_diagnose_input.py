@@ -61,6 +61,7 @@ def test_what_is_only_possible_comes_with_the_questions_that_decide(
         (b"\x28\xb5\x2f\xfd" + bytes(100), "zstd -dc"),
         (b"\x89PNG\r\n\x1a\n" + bytes(5000), "does not look like text"),
     ],
+    ids=["nothing", "chance", "zeros", "zip", "zstd", "png"],  # every worker of a run must give them the same names
 )
 def test_what_is_no_text_is_refused_with_what_to_type(
     data: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
