@@ -1,17 +1,37 @@
 """The role driver on Debian 12 with real apt, dpkg and kernels, and one real DKMS build of NVIDIA's module."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.lab.engine import docker, run
 from tests.lab.faults import Ward, show_gpu
 from tests.lab.fixtures import HostStarter
 from tests.lab.hosts import Engine, Host
-from tests.lab.plays import Player, player
+from tests.lab.plays import Player
+from tests.lab.toolkit import VERSION, toolkit_repository
 
 # What Debian 12 has itself; the default branch comes from NVIDIA's repository.
 OWN = {"driver_branch": "535"}
+# Of the five modules that Debian has DKMS build, the first alone; test_debian_13 builds all.
+CORE_ALONE = r"""set -eu
+others='nvidia-modeset nvidia-drm nvidia-uvm nvidia-peermem'
+version=$(apt-cache policy nvidia-kernel-dkms | sed -n 's/ *Candidate: \([0-9.]*\)-.*/\1/p')
+file=/usr/src/nvidia-current-$version/dkms.conf
+dpkg-divert --quiet --add --no-rename --divert /opt/dkms.conf "$file"
+mkdir -p "$(dirname "$file")"
+cat > "$file" <<END
+PACKAGE_NAME="nvidia-current"
+PACKAGE_VERSION="$version"
+AUTOINSTALL=yes
+MAKE[0]="env NV_VERBOSE=1 make -j2 modules KERNEL_UNAME=\${kernelver} NV_EXCLUDE_KERNEL_MODULES='$others'"
+CLEAN="true"
+BUILT_MODULE_NAME[0]="nvidia"
+DEST_MODULE_NAME[0]="nvidia-current"
+DEST_MODULE_LOCATION[0]="/updates/dkms"
+END
+"""
 CHECKS = (
     "driver.not-installed",
     "boot.headers-missing",
@@ -30,18 +50,9 @@ def host(start_host: HostStarter) -> Iterator[Host]:
     """Yield a server that shows a card, with libraries of the driver and no module for its kernel."""
     with start_host("lab-role-driver", Engine.GPU) as host:
         host.ssh("echo 'blacklist nouveau' > /etc/modprobe.d/nouveau.conf; update-initramfs -u -k all", timeout_s=300)
+        host.ssh(f"apt-get update -q; {CORE_ALONE}", timeout_s=300)
         show_gpu(host)
         yield host
-
-
-@pytest.fixture(scope="module")
-def play(host: Host, tmp_path_factory: pytest.TempPathFactory, collections: Path) -> Player:
-    return player(host, tmp_path_factory.mktemp("inventory"), collections)
-
-
-@pytest.fixture
-def ward(host: Host, to_ward: Callable[[Host], Ward]) -> Ward:
-    return to_ward(host)
 
 
 def test_a_repository_that_is_down_is_named_before_a_package_changes(host: Host, play: Player) -> None:
@@ -97,7 +108,7 @@ def test_the_driver_comes_with_its_module_after_a_run_that_was_cut_off(host: Hos
     held = set(host.ssh("apt-mark showhold").split())
     assert {"libcuda1", "libnvidia-ml1", "nvidia-smi", "nvidia-kernel-dkms"} <= held
     assert not held & {"dkms", "nvidia-modprobe", "linux-image-amd64"}
-    assert [check for check in CHECKS if ward.found(check)] == []
+    assert ward.found_among(CHECKS) == []
 
 
 def test_a_second_run_changes_nothing(play: Player) -> None:
@@ -118,6 +129,39 @@ def test_fix_brings_missing_headers_and_the_module(ward: Ward) -> None:
     ward.put_right("boot.headers-missing", "driver", **OWN)
 
 
+def test_fix_brings_packages_of_several_versions_to_one(ward: Ward) -> None:
+    ward.plant("""cd /tmp && apt-get download -q nvidia-smi && dpkg-deb --raw-extract nvidia-smi_*.deb older
+sed -i 's/^Version:.*/Version: 535.54.03-1/' older/DEBIAN/control
+dpkg-deb --build older older.deb > /dev/null && dpkg --install older.deb 2> /dev/null""")
+    ward.put_right("driver.packages-mixed", "driver", **OWN)
+    assert "nvidia-smi" in ward.host.ssh("apt-mark showhold").split()
+
+
+def test_a_run_file_beside_packages_is_refused_and_removed_where_it_is_asked(
+    host: Host, play: Player, ward: Ward
+) -> None:
+    # What stands in for NVIDIA's own: it takes a file of a package with it.
+    ward.plant(r"printf '#!/bin/sh\nrm -f /usr/bin/nvidia-smi $0\n' > /usr/bin/nvidia-uninstall")
+    ward.plant("chmod +x /usr/bin/nvidia-uninstall; rm -f /tmp/smi; readlink -f /usr/bin/nvidia-smi > /tmp/smi")
+    played = play("driver", "--tags", "driver.two-installs", **OWN)
+    assert played.status != 0
+    assert "To have it removed first: driver_remove_runfile=true" in played.output
+    ward.put_right("driver.two-installs", "driver", driver_remove_runfile=True, **OWN)
+    assert host.ssh("dpkg --verify nvidia-smi") == ""
+
+
+def test_a_unit_that_refuses_persistence(ward: Ward) -> None:
+    # As Ubuntu's; the daemon itself would end without a GPU.
+    ward.plant(r"""printf '#!/bin/sh\nexec sleep infinity\n' > /opt/persistenced; chmod +x /opt/persistenced
+cd /etc/systemd/system; mkdir -p nvidia-persistenced.service.d
+printf '[Service]\nType=simple\nExecStart=\nExecStart=/opt/persistenced --no-persistence-mode --verbose\n' \
+    > nvidia-persistenced.service.d/override.conf
+systemctl daemon-reload; systemctl restart nvidia-persistenced""")
+    ward.put_right("driver.persistence-refused-by-unit", "driver", **OWN)
+    command = ward.host.ssh("systemctl show nvidia-persistenced --property=ExecStart")
+    assert "argv[]=/opt/persistenced --verbose ;" in command
+
+
 def test_a_directory_of_packages_is_the_only_source(host: Host, play: Player) -> None:
     script = """set -eu
     mkdir -p /srv/packages; cd /srv/packages; apt-get download -q nvidia-persistenced libtirpc3 libtirpc-common
@@ -129,3 +173,20 @@ def test_a_directory_of_packages_is_the_only_source(host: Host, play: Player) ->
     host.ssh("mv /etc/apt/sources.list.kept /etc/apt/sources.list; rm /etc/apt/sources.list.d/gone.list")
     played.well()
     assert "ii" in host.ssh("dpkg-query -W -f '${db:Status-Abbrev}' nvidia-persistenced")
+
+
+def test_docker_and_the_toolkit_come_from_it_without_a_network(host: Host, play: Player, tmp_path: Path) -> None:
+    names = ("docker.io", "containerd", "runc", "tini", "iptables")
+    host.ssh(f"cd /srv/packages && apt-get download -q {' '.join(names)} ca-certificates", timeout_s=120)
+    debs = toolkit_repository(tmp_path / "toolkit") / "stable" / "deb" / "amd64"
+    run("docker", "cp", f"{debs}/.", f"{host.container_id}:/srv/packages/")
+    host.ssh("""set -eu
+    cd /srv/packages; rm -f Packages InRelease Release; dpkg-scanpackages . /dev/null > Packages 2> /dev/null
+    apt-get purge -y -q docker.io containerd runc > /dev/null""")
+    pid = docker("inspect", "--format", "{{.State.Pid}}", host.container_id)
+    run("nsenter", "--target", pid, "--net", "ip", "route", "del", "default")
+    wish = {"offline_repository": "/srv/packages", "container_toolkit_version": VERSION}
+    play("container", **wish).well()
+    assert host.ssh("dpkg-query -W -f '${db:Status-Abbrev}' docker.io libnvidia-container1").split() == ["ii", "ii"]
+    assert "nvidia" in host.ssh("docker info --format '{{json .Runtimes}}'")
+    assert play("container", **wish).well().changed == 0
