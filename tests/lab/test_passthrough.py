@@ -4,6 +4,7 @@ import json
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from images.probe import build, passthrough
 from lpxdoctor import bundled
 from lpxdoctor.collect import collect
-from lpxdoctor.evidence import Evidence, Probe
+from lpxdoctor.evidence import Evidence, Probe, Unreadable
 from lpxdoctor.facts import passthrough as results
 from lpxdoctor.facts.container import DOCKER, PASSTHROUGH, Container
 from lpxdoctor.facts.engine import Engines
@@ -150,8 +151,15 @@ def test_docker_where_docker_host_says(docker_engine: None, monkeypatch: pytest.
 
 
 def found(name_or_id: str) -> Any:
-    engines = Engines.parse(asked(DOCKER)).engines
-    return next(each for each in engines if name_or_id in (each.name, each.id))
+    """Return an engine as it is described; one beside it may be too busy to be described in time at first."""
+    for _ in range(5):
+        with suppress(Unreadable):
+            return described(name_or_id)
+    return described(name_or_id)
+
+
+def described(name_or_id: str) -> Any:
+    return next(each for each in Engines.parse(asked(DOCKER)).engines if name_or_id in (each.name, each.id))
 
 
 def test_a_real_engine_that_serves(vllm_server: Server) -> None:

@@ -84,7 +84,7 @@ def test_an_engine_is_stopped_when_it_has_answered(engine: vllm.Server, collecti
     draining.start()
     if os.getuid() == 0:  # nobody else may tell the packet filter
         time.sleep(1)
-        with pytest.raises(OSError, match=r"reset|refused"):
+        with pytest.raises(OSError, match=r"reset|refused|Broken pipe"):  # the last while it was still being asked
             ask(engine, 1)
     draining.join()
     asked.join()
