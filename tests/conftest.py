@@ -4,6 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
+from xdist.workermanage import WorkerController
 
 pytest_plugins = ("tests.lab.fixtures",)
 
@@ -39,6 +42,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = ENGINE if "cpu_image" in fixtures else f"{item.path.parent.name}/{item.path.stem}"
             item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=_place)
+
+
+class _Groups(LoadGroupScheduling):  # type: ignore[misc] # it tells no types
+    """Groups in order, one at a time: xdist's own hands out the next one while two tests of the last are to run."""
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
+    """Keep the groups of --dist loadgroup from queueing behind a long test while another worker is idle."""
+    return _Groups(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(tryfirst=True)
