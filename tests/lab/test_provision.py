@@ -115,7 +115,8 @@ def under_way(host: Host, environment: dict[str, str], *argv: str | Path) -> Gen
     try:
         read = f"cat {LOCK} 2>/dev/null || :"
         wait_until(lambda: '"pid"' in host.ssh(read) or process.poll() is not None, "its lock", lambda: "", 60)
-        assert process.poll() is None, process.communicate()
+        if process.poll() is not None:
+            pytest.fail("\n".join(process.communicate()))
         yield process
     finally:
         process.kill()
