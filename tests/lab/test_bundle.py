@@ -167,7 +167,8 @@ def test_a_bare_host_needs_nothing_besides(host: Host, collections: Path, tmp_pa
     installed = {line.split()[1] for line in said.splitlines() if line.startswith("Inst ")}
     headers = f"linux-headers-{kernel()}"
     assert {"dkms", "make", headers, "nvidia-kernel-dkms", "mokutil"} <= installed
-    assert "docker.io" in installed or "docker.io" in host.ssh("dpkg-query --show")  # from the bundle of the test before
+    # From the bundle of the test before, where that ran.
+    assert "docker.io" in installed or "docker.io" in host.ssh("dpkg-query --show")
     assert any(name.startswith("gcc-") for name in installed)
 
 
