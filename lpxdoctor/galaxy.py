@@ -132,7 +132,9 @@ def _said(*arguments: tuple[str, ...], limit_s: float) -> str:
     """Run a module of this Python; return the end of what it said, empty when all went well."""
     argv = (sys.executable, *(word for words in arguments for word in words))
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, check=False)
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s, check=False
+        )
     except subprocess.TimeoutExpired:
         return f"{argv[3]} did not end within {limit_s:.0f} s\n"
     if done.returncode == 0:

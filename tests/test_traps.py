@@ -57,6 +57,18 @@ def test_each_counter_is_read_from_its_own_place(readings: dict[str, Any], check
     assert [id_ for id_ in ids if found(id_, gpus, host)] == ([check_id] if check_id else [])
 
 
+def test_every_program_is_given_its_own_standard_input() -> None:
+    """Ours may be closed, may not block, or may hold what is for somebody else."""
+    started = [
+        (f"{path.relative_to(ROOT)}:{call.lineno}", {keyword.arg for keyword in call.keywords})
+        for path in sorted((ROOT / "lpxdoctor").rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in {"subprocess.run", "subprocess.Popen"}
+    ]
+    assert len(started) > 10
+    assert [place for place, named in started if not named & {"stdin", "input"}] == []
+
+
 def test_versions_are_compared_as_versions() -> None:
     assert verdict.of_driver("12.9", "1000.10.10").way is verdict.Way.NATIVE  # as text, below 575
     assert verdict.of_driver("13.0", "99.1").way is not verdict.Way.NATIVE  # as text, above 580

@@ -27,7 +27,15 @@ def said_by(
     settings = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **env}
     try:
         with to.open("wb") if to else nullcontext(subprocess.PIPE) as out:
-            done = subprocess.run(argv, env=settings, stdout=out, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
+            done = subprocess.run(
+                argv,
+                env=settings,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                timeout=LIMIT_S,
+                check=False,
+            )
     except FileNotFoundError as error:
         raise SetupError(
             f"{what}: there is no {argv[0]} on this machine ({error}).\nInstall it, and run this again."

@@ -65,7 +65,14 @@ _BY_HAND = "Reboot by hand, then type: lpxdoctor fix --resume"
 
 def _systemctl(*arguments: str) -> None:
     try:
-        done = subprocess.run(("systemctl", *arguments), capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        done = subprocess.run(
+            ("systemctl", *arguments),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"systemctl {' '.join(arguments)}: {error}.\n{_BY_HAND}") from None
     if done.returncode != 0:

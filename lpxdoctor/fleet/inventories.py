@@ -60,7 +60,13 @@ def _read(path: Path) -> Mapping[str, Any]:
     with tempfile.TemporaryDirectory(prefix="lpxdoctor-") as home:
         try:
             done = subprocess.run(
-                argv, capture_output=True, text=True, env=_environment(home), timeout=READ_LIMIT_S, check=False
+                argv,
+                stdin=subprocess.DEVNULL,  # Ansible refuses one that does not block, as an ssh beside us makes ours
+                capture_output=True,
+                text=True,
+                env=_environment(home),
+                timeout=READ_LIMIT_S,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             raise UsageError(

@@ -32,7 +32,9 @@ _USUAL = (
 def cache() -> tuple[dict[str, list[str]] | None, str]:
     """Return what ldconfig's cache has of the driver's libraries of this machine's word size, or why it is unknown."""
     try:
-        done = subprocess.run(("ldconfig", "-p"), capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(
+            ("ldconfig", "-p"), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
     except OSError as error:
         return None, f"ldconfig: {error.strerror}"
     if done.returncode != 0:

@@ -86,7 +86,9 @@ def showconfig() -> tuple[list[str] | None, str]:
 
 
 def _run(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv, capture_output=True, text=True, errors="backslashreplace", check=False)
+    return subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="backslashreplace", check=False
+    )
 
 
 def dkms(tree: Path) -> list[dict[str, Any]]:

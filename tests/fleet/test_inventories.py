@@ -1,5 +1,6 @@
 """Which hosts an inventory of any kind names, and how each of them is reached."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -121,6 +122,17 @@ def test_what_is_no_inventory_is_told(tmp_path: Path, text: str, mode: int, said
         fleet.hosts(written(tmp_path / "hosts", text, mode))
     assert said in str(error.value)
     assert "Traceback" not in str(error.value)
+
+
+def test_an_ssh_that_shares_our_standard_input_does_no_harm(tmp_path: Path) -> None:
+    """It makes what it reads from not block, for all who have it; Ansible starts with no such input."""
+    mine, (other, _) = os.dup(0), os.pipe()
+    os.set_blocking(other, False)
+    try:
+        os.dup2(other, 0)
+        assert [host.name for host in fleet.hosts(written(tmp_path / "hosts", "gpu-1\n"))] == ["gpu-1"]
+    finally:
+        os.dup2(mine, 0)
 
 
 def test_a_program_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
