@@ -36,7 +36,7 @@ def installation_mixed(engines: Engines) -> Iterator[Finding]:
         bring its torch (pip install vllm, nothing before it).
     Source: https://docs.vllm.ai/en/latest/getting_started/installation/gpu.html
     """
-    for engine, cause in _ended(engines, "installation-mixed"):
+    for engine, cause in _ended(engines, "installation-mixed", "architecture-not-inspected"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 

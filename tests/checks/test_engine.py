@@ -95,6 +95,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "engine.arguments-refused": (
         *("argument-unknown", "architecture-unknown", "context-longer-than-model"),
         *("batch-smaller-than-context", "argument-refused", "quantization-does-not-fit"),
+        *("tokenizer-class-unknown", "weights-do-not-fit"),
     ),
     "engine.disk-full": ("disk-full",),
     "engine.forked-after-cuda": ("forked-after-cuda",),
@@ -106,7 +107,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "engine.weights-broken": ("weights-broken",),
     "engine.directory-closed": ("directory-closed",),
     "engine.model-wants-own-code": ("wants-own-code",),
-    "engine.installation-mixed": ("installation-mixed",),
+    "engine.installation-mixed": ("installation-mixed", "architecture-not-inspected"),
     "engine.compiler-missing": ("compiler-missing",),
     "engine.too-many-open-files": ("too-many-open-files",),
 }
