@@ -1,6 +1,6 @@
 """A server that every playbook of site.yml changes: an image, with a driver whose build is short, out.
 
-NVIDIA's own module takes minutes to compile; test_role_driver.py does that. Here DKMS is told to compile one of the
+NVIDIA's own module takes minutes to compile; test_debian_13.py does that. Here DKMS is told to compile one of the
 same name and version that does nothing (standins/short-build). Packages, headers and compiler are Debian's.
 """
 

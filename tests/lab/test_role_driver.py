@@ -1,11 +1,11 @@
-"""The role driver on Debian 12 with real apt, dpkg and kernels, and one real DKMS build of NVIDIA's module."""
+"""The role driver on Debian 12 with real apt, dpkg, kernels and DKMS, which compiles modules that do nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.lab.engine import docker, run
+from tests.lab.engine import LAB, docker, run
 from tests.lab.faults import Ward, show_gpu
 from tests.lab.fixtures import HostStarter
 from tests.lab.hosts import Engine, Host
@@ -14,24 +14,12 @@ from tests.lab.toolkit import VERSION, toolkit_repository
 
 # What Debian 12 has itself; the default branch comes from NVIDIA's repository.
 OWN = {"driver_branch": "535"}
-# Of the five modules that Debian has DKMS build, the first alone; test_debian_13 builds all.
-CORE_ALONE = r"""set -eu
-others='nvidia-modeset nvidia-drm nvidia-uvm nvidia-peermem'
-version=$(apt-cache policy nvidia-kernel-dkms | sed -n 's/ *Candidate: \([0-9.]*\)-.*/\1/p')
-file=/usr/src/nvidia-current-$version/dkms.conf
-dpkg-divert --quiet --add --no-rename --divert /opt/dkms.conf "$file"
-mkdir -p "$(dirname "$file")"
-cat > "$file" <<END
-PACKAGE_NAME="nvidia-current"
-PACKAGE_VERSION="$version"
-AUTOINSTALL=yes
-MAKE[0]="env NV_VERBOSE=1 make -j2 modules KERNEL_UNAME=\${kernelver} NV_EXCLUDE_KERNEL_MODULES='$others'"
-CLEAN="true"
-BUILT_MODULE_NAME[0]="nvidia"
-DEST_MODULE_NAME[0]="nvidia-current"
-DEST_MODULE_LOCATION[0]="/updates/dkms"
-END
-"""
+# test_debian_13 has DKMS make NVIDIA's own modules; here it is told to compile ones that do nothing, in seconds.
+SHORT_BUILD = (LAB / "standins/short-build").read_text()
+SHORT = f"""mkdir -p /etc/dkms
+cat > /etc/dkms/short-build << 'END'
+{SHORT_BUILD}END
+echo 'MAKE[0]="sh /etc/dkms/short-build $kernelver"' > /etc/dkms/nvidia-current.conf"""
 CHECKS = (
     "driver.not-installed",
     "boot.headers-missing",
@@ -50,7 +38,7 @@ def host(start_host: HostStarter) -> Iterator[Host]:
     """Yield a server that shows a card, with libraries of the driver and no module for its kernel."""
     with start_host("lab-role-driver", Engine.GPU) as host:
         host.ssh("echo 'blacklist nouveau' > /etc/modprobe.d/nouveau.conf; update-initramfs -u -k all", timeout_s=300)
-        host.ssh(f"apt-get update -q; {CORE_ALONE}", timeout_s=300)
+        host.ssh(SHORT)
         show_gpu(host)
         yield host
 
