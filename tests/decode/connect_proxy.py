@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tests.decode.closing import close
+
 
 @dataclass
 class Proxy:
@@ -78,12 +80,7 @@ def proxying(login: str = "", refusal: int = 0) -> Generator[Proxy]:
         proxy.url = f"http://{login + '@' if login else ''}127.0.0.1:{server.sockets[0].getsockname()[1]}"
         ready.set()
         await stop.wait()
-        server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0)
+        await close(server)
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()

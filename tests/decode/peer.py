@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.decode.closing import close
 from tests.decode.script import Script, chat_chunk, chunk, length_of, prompt_length, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,12 +205,7 @@ async def _serve(peer: Peer, tls: ssl.SSLContext | None, ready: "threading.Event
     peer.url = f"https://localhost:{port}" if tls else f"http://{host}:{port}"
     ready.set()
     await stop.wait()
-    server.close()
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-    await asyncio.sleep(0)  # transports that were aborted close their sockets now
+    await close(server)
 
 
 @contextmanager
