@@ -29,6 +29,17 @@ disabled = [
   "cuda.init-fails", "cuda.no-driver-library", "container.gpu-not-visible", "container.cuda-init-fails",
 ]
 """
+# What is not found any more once the role driver has put a driver and its module in place.
+DRIVER_CHECKS = (
+    "driver.not-installed",
+    "boot.headers-missing",
+    "boot.dkms-build-failed",
+    "boot.dkms-not-built",
+    "boot.module-missing",
+    "boot.next-kernel-without-module",
+    "boot.next-driver-differs",
+    "driver.packages-mixed",
+)
 UNIT = f"""[Unit]
 Description=Show a GPU that is not there
 DefaultDependencies=no

@@ -6,24 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.lab.engine import LAB, build
-from tests.lab.faults import Ward, show_gpu
+from tests.lab.faults import DRIVER_CHECKS, Ward, show_gpu
 from tests.lab.hosts import Engine, Host, started_host
 from tests.lab.plays import Player
 
 BLACKLIST = "/etc/modprobe.d/blacklist-nouveau.conf"
 OWN = {"driver_branch": "550"}
-CHECKS = (
-    "boot.nouveau-not-blocked",
-    "boot.initramfs-allows-nouveau",
-    "driver.not-installed",
-    "boot.headers-missing",
-    "boot.dkms-build-failed",
-    "boot.dkms-not-built",
-    "boot.module-missing",
-    "boot.next-kernel-without-module",
-    "boot.next-driver-differs",
-    "driver.packages-mixed",
-)
+CHECKS = ("boot.nouveau-not-blocked", "boot.initramfs-allows-nouveau", *DRIVER_CHECKS)
 
 
 @pytest.fixture(scope="module")

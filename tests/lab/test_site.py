@@ -38,12 +38,10 @@ def servers(
         yield found
 
 
-def test_bare_servers_come_to_serve_and_a_fault_that_a_playbook_meets_stops_the_second(
-    servers: list[Host], llama_image: str, llama_model: Path, doctor: Doctor, tmp_path: Path
-) -> None:
-    one, two = servers
-    options = options_of(tmp_path, servers)
-    variables = with_variables(
+@pytest.fixture
+def variables(llama_image: str, llama_model: Path, tmp_path: Path) -> Path:
+    """Return the file of what the roles are told: what can be had here, and the engine."""
+    return with_variables(
         tmp_path / "site.yml",
         driver_branch="535",  # Debian's own
         reboot_boot_time_command="stat --format %Y /proc/1",  # boot_id is the outer machine's
@@ -53,6 +51,13 @@ def test_bare_servers_come_to_serve_and_a_fault_that_a_playbook_meets_stops_the_
         engine_model=str(llama_model),
         engine_shm_size="64m",
     )
+
+
+def test_bare_servers_come_to_serve_and_a_fault_that_a_playbook_meets_stops_the_second(
+    servers: list[Host], variables: Path, doctor: Doctor, tmp_path: Path
+) -> None:
+    one, two = servers
+    options = options_of(tmp_path, servers)
     # On the second one Docker is told an address that it refuses, by a variable of that host.
     inventory = Path(options[1])
     right = inventory.read_text()
