@@ -42,11 +42,12 @@ def ask_for_stamps(connection: socket.socket) -> None:
 
 
 def stamp(control: list[tuple[int, int, bytes]]) -> int | None:
-    """Return the receive time, in nanoseconds of the wall clock, from recvmsg's control messages."""
-    seconds: int
-    nanoseconds: int
-    for level, kind, content in control:
-        if kind == _STAMP_OPTION and level == socket.SOL_SOCKET and len(content) == _TIMESPEC.size:
-            seconds, nanoseconds = _TIMESPEC.unpack(content)
-            return seconds * 1_000_000_000 + nanoseconds
-    return None
+    """Return the receive time, in nanoseconds of the wall clock, from recvmsg's control messages.
+
+    They hold nothing but stamps: no other kind was asked for.
+    """
+    if not control or len(control[0][2]) != _TIMESPEC.size:
+        return None
+    seconds, nanoseconds = _TIMESPEC.unpack(control[0][2])
+    told_ns: int = seconds * 1_000_000_000 + nanoseconds
+    return told_ns

@@ -5,8 +5,8 @@ event loop does not tell, and it has no need of one.
 """
 
 import gc
-import selectors
 import time
+from select import EPOLLIN, EPOLLOUT, epoll
 
 from lpxdoctor.decode.clock import offset
 from lpxdoctor.decode.endpoint import Endpoint
@@ -55,7 +55,8 @@ class Loop:
         self._watch = Watch(self._clock)
         self._pace = Pace()
         self._tls = tls_maker(endpoint)
-        self._selector = selectors.DefaultSelector()
+        self._epoll = epoll()
+        self._connected: dict[int, tuple[Slot, Transport]] = {}  # by file descriptor
         self._counts_chunks = workload.dialect.chunk_usage is ChunkUsage.ALWAYS
         self._prompts = 0
         self._slots = tuple(Slot(index, self._prompt()) for index in range(concurrency))
@@ -79,7 +80,7 @@ class Loop:
             gc.enable()
             for slot in self._slots:
                 self._disconnect(slot)
-            self._selector.close()
+            self._epoll.close()
         return Recording(
             concurrency=self._concurrency,
             asked=self._schedule.requests,
@@ -99,35 +100,40 @@ class Loop:
     def _turn(self) -> None:
         self._pace.rest(self._returned_ns)
         asked_ns = time.monotonic_ns()
-        ready = self._selector.select(_TICK_S)
+        ready = self._epoll.poll(_TICK_S)
         self._returned_ns = returned_ns = time.monotonic_ns()
         if self._watch.on:
             self._watch.turn(asked_ns, returned_ns)
-        for key, mask in ready:
-            slot: Slot = key.data
-            transport = slot.transport
-            if transport is not None and transport is key.fileobj:  # not replaced earlier in this turn
-                self._serve(slot, transport, mask)
+        # All that has come is taken first and looked at afterwards, so that what is read last is not kept waiting.
+        arrived: list[tuple[Slot, Transport, bytes]] = []
+        for number, mask in ready:
+            slot, transport = self._connected[number]
+            try:
+                if transport.ready and mask & ~EPOLLOUT:
+                    content = transport.receive()
+                    if content is not None:
+                        arrived.append((slot, transport, content))
+                else:
+                    self._progress(slot, transport)
+            except (ProtocolError, OSError) as error:
+                self._break(slot, transport, error)
+        for slot, transport, content in arrived:
+            self._read(slot, transport, content)
         if returned_ns - self._ticked_ns > _TICK_S * 1e9:
             self._ticked_ns = returned_ns
             self._tick(returned_ns)
 
-    def _serve(self, slot: Slot, transport: Transport, mask: int) -> None:
-        try:
-            if transport.ready and mask & selectors.EVENT_READ:
-                content = transport.receive()
-                if content is not None:
-                    self._read(slot, transport, content)
-                return
-            transport.progress()
-            self._watch_socket(slot, transport)
-            if transport.ready and slot.exchange is None:
-                self._send(slot, transport)
-        except ProtocolError as error:
+    def _progress(self, slot: Slot, transport: Transport) -> None:
+        transport.progress()
+        self._watch_socket(slot, transport)
+        if transport.ready and slot.exchange is None:
+            self._send(slot, transport)
+
+    def _break(self, slot: Slot, transport: Transport, error: Exception) -> None:
+        if isinstance(error, ProtocolError):
             self._fail(slot, f"malformed: {error}")
-        except OSError as error:
-            if not self._was_stale(slot, transport):
-                self._fail(slot, f"{'cut' if transport.ready else 'connect'}: {error}")
+        elif not self._was_stale(slot, transport):
+            self._fail(slot, f"{'cut' if transport.ready else 'connect'}: {error}")
 
     def _was_stale(self, slot: Slot, transport: Transport) -> bool:
         """Send a request again that went to a connection which the server had just ended; tell whether that was it.
@@ -147,22 +153,24 @@ class Loop:
         if exchange is None:  # the server ends a connection that is not in use
             self._disconnect(slot)
             return
-        arrived_ns = transport.arrived_ns
-        response = exchange.response
-        if content:
-            chunks = exchange.feed(content, arrived_ns)
-            if chunks:
-                slot.awaited_since_ns = transport.read_ns  # not for comments that only keep the connection alive
-                self._note_chunks(slot, exchange, transport, chunks)
-        else:
-            response.end()
-            if not response.complete:
-                raise ConnectionResetError(f"the server ended the stream after {len(exchange.arrivals_ns)} chunks")
-        if response.complete:
-            exchange.end(arrived_ns)
-            if transport.stamped:
-                self._pace.note(exchange.started_ns, exchange.arrivals_ns)
-            self._finish(slot, exchange, arrived_ns)
+        arrived_ns, response = transport.arrived_ns, exchange.response
+        try:
+            if content:
+                chunks = exchange.feed(content, arrived_ns)
+                if chunks:
+                    slot.awaited_since_ns = transport.read_ns  # not for comments that only keep the connection alive
+                    self._note_chunks(slot, exchange, transport, chunks)
+            else:
+                response.end()
+                if not response.complete:
+                    raise ConnectionResetError(f"the server ended the stream after {len(exchange.arrivals_ns)} chunks")
+            if response.complete:
+                exchange.end(arrived_ns)
+                if transport.stamped:
+                    self._pace.note(exchange.started_ns, exchange.arrivals_ns, bundled=bool(exchange.bundles))
+                self._finish(slot, exchange, arrived_ns)
+        except (ProtocolError, OSError) as error:
+            self._break(slot, transport, error)
 
     def _note_chunks(self, slot: Slot, exchange: Exchange, transport: Transport, chunks: int) -> None:
         if chunks == len(exchange.arrivals_ns):
@@ -239,8 +247,9 @@ class Loop:
             self._fail(slot, f"connect: {error}")
             return
         slot.transport = transport
-        slot.interest = selectors.EVENT_READ | selectors.EVENT_WRITE
-        self._selector.register(transport, slot.interest, slot)
+        slot.interest = EPOLLIN | EPOLLOUT
+        self._connected[transport.fileno()] = slot, transport
+        self._epoll.register(transport.fileno(), slot.interest)
 
     def _send(self, slot: Slot, transport: Transport) -> None:
         assert slot.work is not None
@@ -267,14 +276,15 @@ class Loop:
         return self._workload.prompt(self._prompts)
 
     def _watch_socket(self, slot: Slot, transport: Transport) -> None:
-        interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if transport.wants_to_write else 0)
+        interest = EPOLLIN | (EPOLLOUT if transport.wants_to_write else 0)
         if interest != slot.interest:
             slot.interest = interest
-            self._selector.modify(transport, interest, slot)
+            self._epoll.modify(transport.fileno(), interest)
 
     def _disconnect(self, slot: Slot) -> None:
         if slot.transport is not None:
-            self._selector.unregister(slot.transport)
+            self._epoll.unregister(slot.transport.fileno())
+            del self._connected[slot.transport.fileno()]
             slot.transport.close()
             slot.transport = None
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 
 # Where an answer's chunks come slowly turns are farther apart than at least, as far as no two of its chunks meet in one
-# read and no next request is kept waiting.
-_LEAST_NS, _MOST_NS = 500_000, 2_000_000
-_TURNS_PER_GAP, _TURNS_PER_REQUEST = 8, 200
+# read and no next request is kept waiting. Where two have met, they come less evenly than their mean gap tells.
+_LEAST_NS, _MOST_NS = 500_000, 4_000_000
+_TURNS_PER_GAP, _TURNS_PER_UNEVEN_GAP, _TURNS_PER_REQUEST = 3, 8, 200
 
 
 class Pace:
@@ -25,9 +25,13 @@ class Pace:
         if early_ns > 0:
             time.sleep(early_ns / 1e9)
 
-    def note(self, started_ns: int, arrivals_ns: Sequence[int]) -> None:
-        """Take the times of an answer's chunks: the kernel's, which are right however late they are read."""
+    def note(self, started_ns: int, arrivals_ns: Sequence[int], *, bundled: bool) -> None:
+        """Take the times of an answer's chunks: the kernel's, which are right however late they are read.
+
+        bundled: two of them met in one read.
+        """
         if len(arrivals_ns) > 1:
             gap_ns = (arrivals_ns[-1] - arrivals_ns[0]) // (len(arrivals_ns) - 1)
-            longest_ns = min(gap_ns // _TURNS_PER_GAP, (arrivals_ns[-1] - started_ns) // _TURNS_PER_REQUEST)
+            turns = _TURNS_PER_UNEVEN_GAP if bundled else _TURNS_PER_GAP
+            longest_ns = min(gap_ns // turns, (arrivals_ns[-1] - started_ns) // _TURNS_PER_REQUEST)
             self.turn_ns = min(max(_LEAST_NS, longest_ns), _MOST_NS)

@@ -12,7 +12,7 @@ from lpxdoctor.decode.clock import STAMP_SPACE, ask_for_stamps, stamp
 from lpxdoctor.decode.endpoint import Endpoint
 from lpxdoctor.decode.proxy import Tunnel
 
-_READ_BYTES = 1 << 16
+_READ_BYTES = 1 << 13  # room for many chunks; a larger buffer is taken from the system and given back at each read
 
 
 class Tls(Protocol):
