@@ -13,7 +13,7 @@ import pytest
 
 from lpxdoctor import inventory, playbook
 from tests.lab import vllm
-from tests.lab.engine import container, docker, free_port, wait_until
+from tests.lab.engine import container, docker, free_port, run, wait_until
 from tests.role_modules import loaded
 
 DRAIN, WORK = loaded("drain", "engine_drain"), loaded("drain", "gpu_work")
@@ -60,6 +60,10 @@ def running() -> str:
     return docker("inspect", "--format", "{{.State.Running}}", NAME)
 
 
+def filter_rules() -> str:
+    return run("iptables", "-w", "-S", "OUTPUT")  # the later of the two chains that are told
+
+
 def test_an_engine_that_stays_busy_goes_on(engine: vllm.Server) -> None:
     asked = threading.Thread(target=ask, args=(engine, TOKENS))
     asked.start()
@@ -83,7 +87,7 @@ def test_an_engine_is_stopped_when_it_has_answered(engine: vllm.Server, collecti
     draining = threading.Thread(target=lambda: reasons.append(DRAIN.drain(given(record=str(record)), NAME, deadline_s)))
     draining.start()
     if os.getuid() == 0:  # nobody else may tell the packet filter
-        time.sleep(1)
+        wait_until(lambda: "lpxdoctor-drain" in filter_rules() or running() == "false", "the rule", filter_rules, 60)
         with pytest.raises(OSError, match=r"reset|refused|Broken pipe"):  # the last while it was still being asked
             ask(engine, 1)
     draining.join()
