@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.role_modules import shared
+from tests.roles.loading import shared
 
 json_text = shared("json_text")
 RUNTIME = {"path": "nvidia-container-runtime", "args": []}

@@ -1,9 +1,9 @@
 """The playbooks' house rules, beyond what ansible-lint knows: typed variables, one topic a file, nothing forced."""
 
+import ast
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -11,16 +11,13 @@ import yaml
 from lpxdoctor import bundled, galaxy, inventory, playbook
 from lpxdoctor.deploy import rollout
 from lpxdoctor.playbook import TaskEvent
+from tests.roles.loading import read
 
 ROLES = sorted(path for path in (bundled.PLAYBOOKS / "roles").iterdir() if path.is_dir())
 TASKS = sorted(bundled.PLAYBOOKS.glob("roles/*/tasks/*.yml"))
 MODULES = sorted(bundled.PLAYBOOKS.glob("roles/*/library/*.py"))
 SHARED = sorted((*bundled.PLAYBOOKS.glob("module_utils/*.py"), *bundled.PLAYBOOKS.glob("roles/*/module_utils/*.py")))
 ENGINE = bundled.PLAYBOOKS / "roles" / "engine"
-
-
-def read(file: Path) -> Any:
-    return yaml.safe_load(file.read_text())
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
@@ -88,14 +85,11 @@ def test_a_wrong_variable_ends_the_run_before_its_first_task(tmp_path: Path) -> 
     assert len({one.task for one in seen}) == 1
 
 
-@pytest.mark.slow
-def test_the_modules_run_on_the_oldest_python_of_hosts() -> None:
+@pytest.mark.parametrize("module", [*MODULES, *SHARED], ids=lambda path: path.stem)
+def test_a_module_runs_on_the_oldest_python_of_hosts(module: Path) -> None:
     """By its grammar: no Python 3.9 is here."""
-    import ast
-
-    for module in (*MODULES, *SHARED):
-        ast.parse(module.read_text(), feature_version=(3, 9))
-        imported = set(re.findall(r"^(?:from|import) ([\w.]+)", module.read_text(), re.MULTILINE))
-        foreign = {name for name in imported if name.partition(".")[0] not in sys.stdlib_module_names}
-        ours = {f"ansible.module_utils.{each.stem}" for each in SHARED}
-        assert foreign <= {"ansible.module_utils", "ansible.module_utils.basic", *ours}
+    ast.parse(module.read_text(), feature_version=(3, 9))
+    imported = set(re.findall(r"^(?:from|import) ([\w.]+)", module.read_text(), re.MULTILINE))
+    foreign = {name for name in imported if name.partition(".")[0] not in sys.stdlib_module_names}
+    ours = {f"ansible.module_utils.{each.stem}" for each in SHARED}
+    assert foreign <= {"ansible.module_utils", "ansible.module_utils.basic", *ours}

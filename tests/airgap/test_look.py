@@ -7,7 +7,7 @@ import pytest
 
 from lpxdoctor.airgap.manifest import System
 from lpxdoctor.airgap.target import named
-from tests.role_modules import loaded
+from tests.roles.loading import loaded
 
 LOOK = loaded("bundle", "bundle_look")
 

@@ -1,5 +1,6 @@
-"""The playbooks' YAML as fix reads it: tags handed on as Ansible does, every check that names a playbook covered."""
+"""The playbooks' YAML as fix reads it: tags handed on as Ansible does, and what their tags say of checks and plans."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import yaml
 
 from lpxdoctor import catalog
 from lpxdoctor.fix import catalogue
-from lpxdoctor.fix.catalogue import Task
+from lpxdoctor.fix.catalogue import Catalogue, Task
 
 FILES = {
     "boot.yml": [
@@ -62,10 +63,52 @@ def test_tags_are_handed_on_as_ansible_does(root: Path) -> None:
     }
 
 
-def test_every_check_that_names_a_playbook_is_a_tag_in_it_and_in_no_other() -> None:
+@pytest.fixture(scope="module")
+def playbooks() -> Catalogue:
+    return catalogue.load()
+
+
+def test_every_check_that_names_a_playbook_is_a_tag_in_it_and_in_no_other(playbooks: Catalogue) -> None:
     changing = {
         word: frozenset[str]().union(*(task.tags for task in tasks if task.changes))
-        for word, tasks in catalogue.load().items()
+        for word, tasks in playbooks.items()
     }
     named = {check.id: [check.fix] for check in catalog.load(None) if check.fix}
     assert {id_: [word for word, tags in changing.items() if id_ in tags] for id_ in named} == named
+
+
+def test_no_tag_is_of_a_check_that_is_gone(playbooks: Catalogue) -> None:
+    tags = {tag for tasks in playbooks.values() for task in tasks for tag in task.tags if "." in tag}
+    assert tags <= {check.id for check in catalog.load(None)}
+
+
+def test_what_brings_packages_holds_them_too(playbooks: Catalogue) -> None:
+    tasks = playbooks["driver"]
+    installs = re.compile(r"Install (the driver|again|by)|Choose the stream|Remove (modules|what)")
+    ids = {tag for task in tasks if installs.match(task.name) for tag in task.tags if "." in tag}
+    (hold,) = [task for task in tasks if task.name.startswith("Hold the driver's packages")]
+    assert {"driver.wrong-module-flavour", "fabric.manager-not-installed", "cuda.no-image-runs"} <= ids
+    assert {id_ for id_ in ids if not id_.startswith("fabric.")} <= hold.tags
+    assert "fabric.manager-not-installed" in hold.tags
+    assert "interrupts" not in hold.tags  # a plan would say of it what is not so
+
+
+def test_what_moves_a_driver_comes_after_the_look_at_gpu_work(playbooks: Catalogue) -> None:
+    """Of what is run for a check's id, the role drain comes before the first task that touches the driver."""
+    tasks = [task for task in playbooks["driver"] if "interrupts" in task.tags]
+    looks = "Look for work on the GPUs"
+    moving = re.compile(r"Install (the driver|again)|Choose the stream|Remove |Let go what|Install Fabric")
+    moved: set[str] = set()
+    for id_ in sorted({tag for task in tasks for tag in task.tags if "." in tag}):
+        names = [task.name for task in tasks if id_ in task.tags or "always" in task.tags]
+        first = next((index for index, name in enumerate(names) if moving.match(name)), None)
+        if first is not None:
+            moved.add(id_)
+            assert looks in names[:first], (id_, names)
+    assert {"driver.wrong-module-flavour", "fabric.manager-not-installed"} <= moved
+
+
+def test_a_restart_of_docker_is_said_to_interrupt(playbooks: Catalogue) -> None:
+    restarts = [task for task in playbooks["container"] if task.name.startswith("Restart Docker")]
+    assert restarts
+    assert all("interrupts" in task.tags for task in restarts)

@@ -1,4 +1,4 @@
-"""A role in; its modules as Python's, which else run on hosts, and its variables as Ansible renders them, out."""
+"""A role in; its modules, which run on hosts, imported here, and its variables as Ansible renders them, out."""
 
 import importlib.util
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar
@@ -14,14 +15,29 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from lpxdoctor import bundled
 
+ROLES = bundled.PLAYBOOKS / "roles"
+
+
+def read(file: Path) -> Any:
+    """Return what a YAML file holds."""
+    return yaml.safe_load(file.read_text())
+
+
+def write(root: Path, files: Mapping[str, str]) -> Path:
+    """Write {path below a root: text} and return the root."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
 
 def loaded(role: str, name: str) -> ModuleType:
     """Return a library module of a role."""
     for file in bundled.PLAYBOOKS.glob("module_utils/*.py"):
         shared(file.stem)
-    for file in (bundled.PLAYBOOKS / "roles" / role).glob("module_utils/*.py"):
+    for file in (ROLES / role).glob("module_utils/*.py"):
         _load(f"ansible.module_utils.{file.stem}", file)
-    return _load(f"lpxdoctor_role_{name}", bundled.PLAYBOOKS / "roles" / role / "library" / f"{name}.py")
+    return _load(f"lpxdoctor_role_{name}", ROLES / role / "library" / f"{name}.py")
 
 
 def shared(name: str) -> ModuleType:
@@ -32,9 +48,7 @@ def shared(name: str) -> ModuleType:
 
 def templates(role: str, file: str) -> dict[str, Any]:
     """Return the variables in a file of a role, as Ansible holds them until it needs one."""
-    found: dict[str, Any] = DataLoader().load_from_file(
-        str(bundled.PLAYBOOKS / "roles" / role / file), trusted_as_template=True
-    )
+    found: dict[str, Any] = DataLoader().load_from_file(str(ROLES / role / file), trusted_as_template=True)
     return found
 
 

@@ -1,0 +1,37 @@
+"""The role lock: one run at a time on a host, and no lock that stays for ever."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.roles.loading import loaded
+
+LOCK = loaded("lock", "host_lock")
+
+
+def asked(path: Path, run: str, *, node: str = "here", state: str = "held", dead: str = "", limit_s: int = 60) -> Any:
+    holder = {"run": run, "node": node, "pid": 1, "host": "ctl", "user": "op"}
+    given = {"path": str(path), "state": state, "holder": holder, "limit_s": limit_s}
+    other = LOCK.take({**given, "dead": {"run": dead} if dead else None})
+    return other and other["run"]
+
+
+def test_one_run_has_the_lock_until_it_leaves_it(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "lock.json"
+    assert asked(file, "one") is None
+    assert asked(file, "one") is None  # the next playbook of the same run
+    assert asked(file, "two") == "one"
+    assert asked(file, "two", state="free") is None  # which leaves the other's alone
+    assert asked(file, "two") == "one"
+    assert asked(file, "one", state="free") is None
+    assert asked(file, "two") is None
+
+
+def test_a_dead_runs_lock_is_taken_over_and_a_strangers_expires(tmp_path: Path) -> None:
+    file = tmp_path / "lock.json"
+    assert asked(file, "one", node="elsewhere") is None
+    assert asked(file, "two", dead="other") == "one"
+    assert asked(file, "two", dead="one") is None
+    assert asked(file, "three", node="elsewhere", limit_s=-1) is None
+    assert asked(file, "four", node="elsewhere", limit_s=-1) == "three"  # of one's own node only its end counts
+    file.write_text('{"run": "th')  # cut off by a full disk
+    assert asked(file, "five") is None
