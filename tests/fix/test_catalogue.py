@@ -97,7 +97,7 @@ def test_what_moves_a_driver_comes_after_the_look_at_gpu_work(playbooks: Catalog
     """Of what is run for a check's id, the role drain comes before the first task that touches the driver."""
     tasks = [task for task in playbooks["driver"] if "interrupts" in task.tags]
     looks = "Look for work on the GPUs"
-    moving = re.compile(r"Install (the driver|again)|Choose the stream|Remove |Let go what|Install Fabric")
+    moving = re.compile(r"Install (the driver|again)|Choose the stream|Remove |Let go what|Have Fabric Manager run")
     moved: set[str] = set()
     for id_ in sorted({tag for task in tasks for tag in task.tags if "." in tag}):
         names = [task.name for task in tasks if id_ in task.tags or "always" in task.tags]
