@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.roles.loading import loaded, write
@@ -52,7 +52,7 @@ ODD = {
     "no quotes and an escape": "GRUB_CMDLINE_LINUX=console=ttyS0\\ nosmt\n",
     "quotes of two kinds": "GRUB_CMDLINE_LINUX=\"console=ttyS0\"' nosmt'\n",
     "another variable": 'X=nosmt\nGRUB_CMDLINE_LINUX="$X console=ttyS0"\n',
-    "one that goes on": 'GRUB_CMDLINE_LINUX="console=ttyS0"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=off nosmt"\n',
+    "one that goes on": 'GRUB_CMDLINE_LINUX="nosmt"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=off quiet"\n',
     "a condition": 'if true; then GRUB_CMDLINE_LINUX="console=ttyS0"; fi\n',
     "exported": "export GRUB_CMDLINE_LINUX='console=ttyS0 iommu=off'\n",
     "no line end": 'GRUB_CMDLINE_LINUX="console=ttyS0"',
@@ -115,6 +115,7 @@ def settings_text(draw: Any) -> str:
     return "\n".join(lines)
 
 
+@settings(deadline=None, max_examples=40)  # two shells for each
 @given(settings_text())
 def test_any_settings_are_corrected_for_a_shell(text: str) -> None:
     with tempfile.TemporaryDirectory() as directory:

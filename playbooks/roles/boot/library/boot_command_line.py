@@ -25,9 +25,15 @@ author: lpxdoctor
 """
 
 LISTS = ("modprobe.blacklist", "module_blacklist", "rd.driver.blacklist")
-SETTING = re.compile(r"""^(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)=(?:"([^"]*)"|'([^']*)'|(\S*))[ \t]*$""", re.MULTILINE)
+# An assignment of the shell's: its name, and what stands within one pair of quotes or within none.
+SETTING = re.compile(
+    r"""^[ \t]*(?:export[ \t]+)?(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)="""
+    r"""(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"'#;\\$`]*))(?=[ \t]*(?:[ \t]#[^\n]*)?\r?$)""",
+    re.MULTILINE | re.DOTALL,
+)
+ASSIGNED = re.compile(r"\bGRUB_CMDLINE_LINUX=")  # in whatever way
 LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+\S+\s*(.*)$", re.MULTILINE)
-WORDS = re.compile(r'(?:[^\s"]|"[^"]*")+')
+WORDS = re.compile(r"""(?:[^\s"\\]|\\[^\n]|"[^"]*")+""")  # a line that a backslash continues is one line
 LIMIT_S = 120
 Given = dict[str, Any]
 
@@ -53,10 +59,14 @@ def changed(word: str, given: Given) -> str:
 
 
 def corrected(text: str, given: Given) -> str:
-    """Return a command line without what must go; as it was, to the space, where nothing must."""
-    words = WORDS.findall(text)
-    kept = [word for word in (changed(word, given) for word in words) if word]
-    return text if kept == words else " ".join(kept)
+    """Return a command line without what must go; all else of it as it was, to the byte."""
+    out, at = "", 0
+    for match in WORDS.finditer(text):
+        after = changed(match[0], given)
+        if after:
+            out += (text[at : match.start()] if out or not at else "") + after
+        at = match.end()
+    return out + text[at:]
 
 
 def missing(text: str, given: Given) -> list[str]:
@@ -69,22 +79,22 @@ def edited(text: str, given: Given) -> str:
     """Return a file of GRUB's settings, corrected."""
 
     def one(match: re.Match[str]) -> str:
-        before = next((group for group in match.groups()[1:] if group is not None), "")
-        after = corrected(before, given)
-        quote = "'" if '"' in after else '"'
-        return match[0] if after == before else f"{match[1]}={quote}{after}{quote}"
+        start, end = match.span(match.lastindex or 0)
+        whole = match.string
+        return whole[match.start() : start] + corrected(whole[start:end], given) + whole[end : match.end()]
 
     return SETTING.sub(one, text)
 
 
 def with_added(text: str, words: list[str]) -> str:
-    """Return /etc/default/grub with parameters added to what every entry gets."""
-    last = [match for match in SETTING.finditer(text) if match[1] == "GRUB_CMDLINE_LINUX"]
-    if not last:
-        return text + f'GRUB_CMDLINE_LINUX="{" ".join(words)}"\n'
-    match = last[-1]
-    before = next((group for group in match.groups()[1:] if group is not None), "")
-    return text[: match.start()] + f'{match[1]}="{" ".join([before, *words]).strip()}"' + text[match.end() :]
+    """Return a file of GRUB's settings with parameters added to what every entry gets."""
+    known = [match for match in SETTING.finditer(text) if match[1] == "GRUB_CMDLINE_LINUX"]
+    if known and len(known) == len(ASSIGNED.findall(text)) and known[-1][4] is None:
+        start, end = known[-1].span(known[-1].lastindex or 0)
+        return text[:start] + f"{text[start:end]} {' '.join(words)}".strip() + text[end:]
+    # Whatever shell has made it what it is, it goes on as that.
+    line_end = "" if not text or text.endswith("\n") else "\n"
+    return f'{text}{line_end}GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(words)}"\n'
 
 
 def grub_files(root: Path) -> list[Path]:
@@ -103,28 +113,43 @@ def menu_is_stale(root: Path, given: Given) -> bool:
 
 def wanted_files(root: Path, given: Given) -> dict[Path, str]:
     """Return what has to be written: {path: text}."""
-    wanted: dict[Path, str] = {}
-    texts = {path: path.read_text() for path in grub_files(root)}
-    for path, text in texts.items():
-        after = edited(text, given)
-        if after != text:
-            wanted[path] = after
-    every = " ".join(corrected(text, given) for one in texts.values() for text in values(one))
-    add, first = missing(every, given), root / "etc/default/grub"
-    if add and first in texts:
-        wanted[first] = with_added(wanted.get(first, texts[first]), add)
+    before = {path: read(path) for path in grub_files(root)}
+    texts = {path: edited(text, given) for path, text in before.items()}
+    add = missing(" ".join(value for text in texts.values() for value in values(text)), given)
+    if add and texts:
+        # The shell reads them in this order: what comes before the last assignment may be lost to it.
+        last = [path for path, text in texts.items() if ASSIGNED.search(text)]
+        path = last[-1] if last else next(iter(texts))
+        texts[path] = with_added(texts[path], add)
+    wanted = {path: text for path, text in texts.items() if text != before[path]}
     kernel = root / "etc/kernel/cmdline"  # of entries that kernel-install makes
     if kernel.is_file():
-        before = kernel.read_text()
-        after = " ".join([corrected(before.strip(), given), *missing(before, given)]) + "\n"
-        if after.split() != before.split():
+        line = read(kernel)
+        after = " ".join([corrected(line.strip(), given), *missing(line, given)]) + "\n"
+        if after.split() != line.split():
             wanted[kernel] = after
     return wanted
 
 
+def read(path: Path) -> str:
+    """Return a file's text, of any encoding and with any line ends, so that it can be written as it was."""
+    return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file, or what a link leads to, in one step; owner, mode and SELinux's label stay."""
+    target = path.resolve()
+    new, before = target.with_name(target.name + ".lpxdoctor-new"), target.stat()
+    new.write_bytes(text.encode("utf-8", "surrogateescape"))
+    os.chown(new, before.st_uid, before.st_gid)
+    shutil.copystat(target, new)
+    os.utime(new)  # it is of now
+    new.replace(target)
+
+
 def values(text: str) -> list[str]:
     """Return the command lines in a file of GRUB's settings."""
-    return [next((group for group in match.groups()[1:] if group is not None), "") for match in SETTING.finditer(text)]
+    return [match[match.lastindex or 0] for match in SETTING.finditer(text)]
 
 
 def told_grubby(given: Given, *, check: bool) -> list[str]:
@@ -162,23 +187,25 @@ def make_menu(root: Path, given: Given) -> None:
 
 def apply(module: Any, root: Path, wanted: dict[Path, str], given: Given, *, menu: bool) -> list[str]:
     """Write the files, each with a backup, and make the menu; put everything back when that fails."""
-    before = {path: path.read_text() for path in wanted}
+    before = {path: read(path) for path in wanted}
     backups = [str(module.backup_local(str(path))) for path in wanted]
     try:
         for path, text in wanted.items():
-            path.write_text(text)
+            write(path, text)
         if menu:
             make_menu(root, given)
     except (Refused, OSError, subprocess.TimeoutExpired) as error:
         for path, text in before.items():
-            path.write_text(text)
+            write(path, text)
         raise Refused(f"The boot menu could not be made anew, and the settings are as they were.\n{error}") from error
     return backups
 
 
 def shown(path: Path, text: str) -> dict[str, str]:
     """Return a difference for --diff."""
-    return {"before": path.read_text(), "after": text, "before_header": str(path), "after_header": str(path)}
+    said = {"before": read(path), "after": text}  # less what is no UTF-8
+    shown = {key: value.encode("utf-8", "replace").decode() for key, value in said.items()}
+    return {**shown, "before_header": str(path), "after_header": str(path)}
 
 
 def main() -> None:
