@@ -57,16 +57,30 @@ def test_each_counter_is_read_from_its_own_place(readings: dict[str, Any], check
     assert [id_ for id_ in ids if found(id_, gpus, host)] == ([check_id] if check_id else [])
 
 
-def test_every_program_is_given_its_own_standard_input() -> None:
-    """Ours may be closed, may not block, or may hold what is for somebody else."""
-    started = [
-        (f"{path.relative_to(ROOT)}:{call.lineno}", {keyword.arg for keyword in call.keywords})
-        for path in sorted((ROOT / "lpxdoctor").rglob("*.py"))
+def started(*directories: str) -> dict[str, set[str]]:
+    """Return {file:line: names of the arguments} of all that starts a program."""
+    return {
+        f"{path.relative_to(ROOT)}:{call.lineno}": {ast.unparse(call.func), *(word.arg or "" for word in call.keywords)}
+        for directory in directories
+        for path in sorted((ROOT / directory).rglob("*.py"))
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call) and ast.unparse(call.func) in {"subprocess.run", "subprocess.Popen"}
-    ]
-    assert len(started) > 10
-    assert [place for place, named in started if not named & {"stdin", "input"}] == []
+    }
+
+
+def test_every_program_is_given_its_own_standard_input() -> None:
+    """Ours may be closed, may not block, or may hold what is for somebody else."""
+    all_started = started("lpxdoctor")
+    assert len(all_started) > 10
+    assert [place for place, named in all_started.items() if not named & {"stdin", "input"}] == []
+
+
+def test_no_program_is_waited_for_without_a_limit() -> None:
+    """What a probe starts ends with the probe, at its deadline (tests/test_collect.py)."""
+    waited = {place: named for place, named in started("lpxdoctor", "playbooks").items() if "subprocess.run" in named}
+    assert len(waited) > 8
+    unlimited = [place for place, named in waited.items() if "timeout" not in named]
+    assert [place for place in unlimited if not place.startswith("lpxdoctor/programs/")] == []
 
 
 def test_versions_are_compared_as_versions() -> None:

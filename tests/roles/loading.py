@@ -31,6 +31,12 @@ def write(root: Path, files: Mapping[str, str]) -> Path:
     return root
 
 
+def program(path: Path, script: str) -> None:
+    """Write a program that runs a line of shell."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
 def loaded(role: str, name: str) -> ModuleType:
     """Return a library module of a role."""
     for file in bundled.PLAYBOOKS.glob("module_utils/*.py"):

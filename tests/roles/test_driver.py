@@ -1,10 +1,11 @@
 """What the role driver edits and reads on a host, on files: sources of packages, the loader, device files, DKMS."""
 
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
-from tests.roles.loading import loaded, write
+from tests.roles.loading import loaded, program, write
 
 SOURCES = """Types: deb
 URIs: https://mirror.example/ubuntu/
@@ -92,9 +93,7 @@ def test_dkms_needs_kernels_with_headers_and_names_what_the_compiler_said(
     assert dkms.bring_up_to_date(tmp_path, "", rebuild=False, check=True)[0] == [
         "nvidia-current 535.261.03 for 6.1.0-50-amd64"
     ]
-    monkeypatch.setattr(
-        dkms.subprocess, "run", lambda *_, **__: type("Done", (), {"returncode": 10, "stdout": "", "stderr": ""})
-    )
+    monkeypatch.setattr(dkms.commands, "run", lambda *_, **__: CompletedProcess((), 10, "", ""))
     monkeypatch.setattr(dkms, "NEEDED_MIB", 0)
     with pytest.raises(Exception, match="implicit declaration"):
         dkms.bring_up_to_date(tmp_path, "", rebuild=False, check=False)
@@ -115,5 +114,19 @@ def test_a_package_that_lost_files_is_told_from_one_whose_settings_were_changed(
     said: str, damaged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = loaded("driver", "driver_damaged")
-    monkeypatch.setattr(module.subprocess, "run", lambda *_, **__: type("Done", (), {"stdout": said}))
+    monkeypatch.setattr(module.commands, "run", lambda *_: CompletedProcess((), 1, said, ""))
     assert module.is_damaged("nvidia-smi", apt=True) == damaged
+
+
+def test_a_package_database_that_cannot_be_read_is_no_host_without_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = loaded("driver", "driver_hold").driver_packages
+    program(tmp_path / "rpm", "echo 'error: cannot open Packages index' >&2; exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OSError, match="cannot open Packages index") as caught:
+        packages.installed()
+    assert caught.value.filename == "rpm"
+    program(tmp_path / "dpkg-query", "exit 1")  # as where no package fits a pattern
+    program(tmp_path / "dpkg", "echo amd64")
+    assert packages.installed() == {}

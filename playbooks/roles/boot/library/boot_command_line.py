@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils import commands
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -34,7 +34,6 @@ SETTING = re.compile(
 ASSIGNED = re.compile(r"\bGRUB_CMDLINE_LINUX=")  # in whatever way
 LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+\S+\s*(.*)$", re.MULTILINE)
 WORDS = re.compile(r"""(?:[^\s"\\]|\\[^\n]|"[^"]*")+""")  # a line that a backslash continues is one line
-LIMIT_S = 120
 Given = dict[str, Any]
 
 
@@ -170,12 +169,11 @@ def told_grubby(given: Given, *, check: bool) -> list[str]:
 
 def run(*argv: str) -> str:
     """Return what a command of the boot loader said."""
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=LIMIT_S, check=False)
+    done = commands.run(*argv)
     if done.returncode != 0:
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-4:])
         raise Refused(f"{' '.join(argv)} ended with {done.returncode}:\n{said}")
-    return done.stdout
+    return str(done.stdout)
 
 
 def make_menu(root: Path, given: Given) -> None:
@@ -194,7 +192,7 @@ def apply(module: Any, root: Path, wanted: dict[Path, str], given: Given, *, men
             write(path, text)
         if menu:
             make_menu(root, given)
-    except (Refused, OSError, subprocess.TimeoutExpired) as error:
+    except (Refused, OSError) as error:
         for path, text in before.items():
             write(path, text)
         raise Refused(f"The boot menu could not be made anew, and the settings are as they were.\n{error}") from error
@@ -229,7 +227,7 @@ def main() -> None:
         asked = told_grubby(given, check=module.check_mode) if shutil.which("grubby") else []
         diff = [shown(path, text) for path, text in wanted.items()]
         backups = [] if module.check_mode else apply(module, root, wanted, given, menu=menu)
-    except (Refused, OSError, subprocess.TimeoutExpired) as error:
+    except (Refused, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
         changed=bool(wanted or menu or asked),

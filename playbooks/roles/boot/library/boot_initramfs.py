@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils import commands
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -163,21 +162,11 @@ def make(root: Path, made_by: Tool, release: str) -> None:
 
 def run(*argv: str, directory: Path | None = None) -> str:
     """Return what a command said."""
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        argv,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=environment,
-        cwd=directory,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    done = commands.run(*argv, limit_s=LIMIT_S, directory=directory)
     if done.returncode != 0:
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-6:])
         raise Failed(f"{' '.join(argv)} ended with {done.returncode}:\n{said}")
-    return done.stdout
+    return str(done.stdout)
 
 
 def bring_up_to_date(root: Path, given: dict[str, Any], *, check: bool) -> dict[str, str]:
@@ -216,7 +205,7 @@ def main() -> None:
     root = Path(module.params["root"])
     try:
         remade = bring_up_to_date(root, module.params, check=module.check_mode)
-    except (Failed, OSError, subprocess.TimeoutExpired) as error:
+    except (Failed, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(remade), remade=remade, kernels=kernels(root))
 

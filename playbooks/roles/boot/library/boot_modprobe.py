@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, Callable
 
+from ansible.module_utils import commands
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -110,7 +110,7 @@ def in_force(root: Path) -> dict[str, Path]:
 def of_a_package(path: Path) -> bool:
     """Tell whether a package brought a file: what it says is its own affair."""
     asked = [argv for argv in (("dpkg-query", "-S"), ("rpm", "-qf")) if shutil.which(argv[0])]
-    return any(subprocess.run((*argv, path), capture_output=True, check=False).returncode == 0 for argv in asked)
+    return any(commands.run(*argv, str(path)).returncode == 0 for argv in asked)
 
 
 def edits(root: Path, given: dict[str, Any]) -> Texts:

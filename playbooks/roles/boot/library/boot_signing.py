@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils import commands
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -41,8 +40,7 @@ def key(root: Path) -> str:
 
 def key_state(path: str) -> str:
     """Return "enrolled", "waiting" for the console at the next boot, or "unknown" to the firmware."""
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(("mokutil", "--test-key", path), capture_output=True, text=True, env=environment, check=False)
+    done = commands.run("mokutil", "--test-key", path)
     said = (done.stdout + done.stderr).lower()
     if "enrollment request" in said:
         return "waiting"
@@ -66,7 +64,11 @@ def look(root: Path) -> dict[str, Any]:
 def main() -> None:
     """Answer as a module."""
     module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
-    module.exit_json(changed=False, **look(Path(module.params["root"])))
+    try:
+        seen = look(Path(module.params["root"]))
+    except OSError as error:
+        module.fail_json(msg=f"{error.filename} cannot be read: {error.strerror}.")
+    module.exit_json(changed=False, **seen)
 
 
 if __name__ == "__main__":

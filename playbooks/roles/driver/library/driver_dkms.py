@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils import commands
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -69,13 +68,7 @@ def build(root: Path, name: str, version: str, release: str) -> None:
     if free < NEEDED_MIB:
         raise Failed(f"There are {free} MiB free on /var, and a build of {name} takes {NEEDED_MIB}: make room there.")
     argv = ("dkms", "install", "--force", "-m", name, "-v", version, "-k", release)
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", env=environment, timeout=LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{' '.join(argv)} did not end within {LIMIT_S} s.") from None
+    done = commands.run(*argv, limit_s=LIMIT_S)
     if done.returncode != 0 or not built(root, name, version, release):
         log = root / "var/lib/dkms" / name / version / "build/make.log"
         lines = (
@@ -102,9 +95,7 @@ def bring_up_to_date(root: Path, running: str, *, rebuild: bool, check: bool) ->
                 done.append(f"{name} {version} for {release}")
                 continue
             if rebuild:
-                subprocess.run(
-                    ("dkms", "unbuild", "-m", name, "-v", version, "-k", release), capture_output=True, check=False
-                )
+                commands.run("dkms", "unbuild", "-m", name, "-v", version, "-k", release)
             try:
                 build(root, name, version, release)
                 done.append(f"{name} {version} for {release}")
@@ -132,6 +123,8 @@ def main() -> None:
         )
     except Failed as failed:
         module.fail_json(msg=str(failed))
+    except OSError as error:
+        module.fail_json(msg=f"{error.filename}: {error.strerror}.")
     module.exit_json(changed=bool(done), built=done, left=left)
 
 

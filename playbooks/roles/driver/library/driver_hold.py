@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from typing import Any
 
-from ansible.module_utils import driver_packages
+from ansible.module_utils import commands, driver_packages
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -37,15 +36,18 @@ def main() -> None:
         supports_check_mode=True,
     )
     hold = module.params["hold"]
-    packages = driver_packages.installed()
-    names = [name for name in driver_packages.to_hold(packages) if packages[name]["held"] != hold]
-    if names and not module.check_mode:
-        argv = command(names, packages, hold=hold)
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            module.fail_json(
-                msg=f"{' '.join(argv[:3])} ended with {done.returncode}: {(done.stderr or done.stdout).strip()}"
-            )
+    try:
+        packages = driver_packages.installed()
+        names = [name for name in driver_packages.to_hold(packages) if packages[name]["held"] != hold]
+        if names and not module.check_mode:
+            argv = command(names, packages, hold=hold)
+            done = commands.run(*argv)
+            if done.returncode != 0:
+                module.fail_json(
+                    msg=f"{' '.join(argv[:3])} ended with {done.returncode}: {(done.stderr or done.stdout).strip()}"
+                )
+    except OSError as error:
+        module.fail_json(msg=f"The packages cannot be held: {error.filename}: {error.strerror}.")
     module.exit_json(changed=bool(names), packages=names)
 
 

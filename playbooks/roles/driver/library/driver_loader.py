@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
+from ansible.module_utils import commands
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -68,10 +68,10 @@ def main() -> None:
         for path, text in edits.items() if not module.check_mode else ():
             backups.append(module.backup_local(str(path)))
             path.write_text(text, errors="surrogateescape")
+        if backups and module.params["ldconfig"]:
+            commands.run("ldconfig")
     except OSError as error:
         module.fail_json(msg=f"{error.filename} cannot be changed: {error.strerror}.")
-    if edits and module.params["ldconfig"] and not module.check_mode:
-        subprocess.run(("ldconfig",), check=True)
     module.exit_json(changed=bool(edits), files=sorted(map(str, edits)), backups=backups)
 
 

@@ -3,12 +3,14 @@
 # Runs on the managed host: the standard library of Python 3.9 (RHEL 9's) alone.
 from __future__ import annotations
 
+import errno
 import re
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from ansible.module_utils import commands
 
 # The packages whose version must be the kernel module's. Debian's nvidia-persistenced, nvidia-modprobe and the
 # *-common ones go their own way, and so do the Container Toolkit's and CUDA's.
@@ -74,7 +76,8 @@ def installed() -> dict[str, Package]:
 def dpkg() -> dict[str, Package]:
     """Return what dpkg has installed; of a foreign architecture with it in the name."""
     form = "${Package}\t${Architecture}\t${Version}\t${db:Status-Abbrev}\n"
-    said = _said("dpkg-query", "-W", "-f", form, "*nvidia*", "libcuda*", "cuda-drivers*", "nvlsm")
+    names = ("*nvidia*", "libcuda*", "cuda-drivers*", "nvlsm")
+    said = _said("dpkg-query", "-W", "-f", form, *names, fine=(0, 1))  # 1: one of the patterns names nothing
     native = _said("dpkg", "--print-architecture").strip()
     rows = [line.split("\t") for line in said.splitlines()]
     return {
@@ -102,5 +105,9 @@ def locks() -> list[str]:
     return [line.strip() for line in file.read_text().splitlines() if line.strip()] if file.is_file() else []
 
 
-def _said(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+def _said(*argv: str, fine: tuple[int, ...] = (0,)) -> str:
+    done = commands.run(*argv)
+    if done.returncode not in fine:  # a damaged database is no host without packages
+        why = f"it ended with {done.returncode}: {done.stderr.strip() or 'without a word'}"
+        raise OSError(errno.EIO, why, argv[0])
+    return str(done.stdout)

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils import commands
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -31,7 +31,7 @@ def of_distribution(root: Path) -> list[str]:
         packages = sorted(set(lines(root / "run/reboot-required.pkgs")))
         return [f"packages ask for it: {', '.join(packages) or 'which is not said'}"]
     try:
-        done = subprocess.run(("needs-restarting", "-r"), capture_output=True, text=True, check=False)
+        done = commands.run("needs-restarting", "-r")
     except FileNotFoundError:
         return []
     return ["needs-restarting -r says so"] if done.returncode == 1 and "Reboot is required" in done.stdout else []
@@ -47,7 +47,7 @@ def of_modules(root: Path) -> list[str]:
     loaded = re.search(r"Kernel Module(?: for \S+)?\s+([\d.]+)", "\n".join(lines(root / "proc/driver/nvidia/version")))
     if not files or not loaded:
         return []
-    there = subprocess.run(("modinfo", "-F", "version", str(files[0])), capture_output=True, text=True, check=False)
+    there = commands.run("modinfo", "-F", "version", str(files[0]))
     version = there.stdout.strip()
     return [f"driver {loaded[1]} is loaded, {version} is on disk"] if version and version != loaded[1] else []
 
@@ -63,7 +63,10 @@ def main() -> None:
     )
     given: dict[str, Any] = module.params
     root = Path(given["root"])
-    reasons = [*lines(root / given["note"].lstrip("/")), *of_distribution(root), *of_modules(root)]
+    try:
+        reasons = [*lines(root / given["note"].lstrip("/")), *of_distribution(root), *of_modules(root)]
+    except OSError as error:
+        module.fail_json(msg=f"Whether a reboot is needed is not known: {error.filename}: {error.strerror}.")
     module.exit_json(changed=False, reasons=list(dict.fromkeys(reasons)))
 
 
