@@ -1,5 +1,7 @@
 """What a bundle holds: packages, wheels, collections and images, each with its source, as the manifest's JSON."""
 
+from typing import Any
+
 import msgspec
 
 SCHEMA = 2
@@ -24,10 +26,10 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of the archive."""
+    """A file of the archive; size in bytes."""
 
     sha256: str
-    size: int  # bytes
+    size: int
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,7 +51,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lpxdoctor: str  # the version that made it
     target: System
     words: tuple[str, ...]  # the playbooks that it is for
-    variables: dict[str, object]  # of the roles, which decided what is in it; to be used again
+    variables: dict[str, Any]  # of the roles, which decided what is in it; to be used again
     install: tuple[str, ...]  # packages, before any playbook runs: what was asked for by name, and what Ansible needs
     packages: tuple[Item, ...]
     wheels: tuple[Item, ...]

@@ -48,6 +48,7 @@ def command() -> None:
     "--variant", "variants", multiple=True, metavar="NAME", help="The image of a pinned engine; may be repeated."
 )
 @_options.variables()
+@_options.output_format()
 def create(
     *,
     words: tuple[str, ...],
@@ -58,6 +59,7 @@ def create(
     images: tuple[str, ...],
     variants: tuple[str, ...],
     variables_file: str | None,
+    form: str,
 ) -> int:
     """Fetch what the playbooks WORD... need, and write one archive.
 
@@ -83,7 +85,10 @@ def create(
     )
     file = output or Path(f"lpxdoctor-{system.name.replace('/', '-')}.tar.gz")
     made = create(wanted, file, lambda step: print(step, file=sys.stderr))
-    print(report.made(made))
+    if form == "json":
+        print_document(report.to_json(made.file, made.manifest, made.manifest_sha256, verified=False))
+    else:
+        print(report.made(made))
     return 0
 
 
@@ -97,12 +102,11 @@ def show(file: Path, *, verify: bool, form: str) -> int:
     Exit status: 0 it is whole, as far as was looked, 64 it is not, or is none.
     """
     from lpxdoctor.airgap import archive  # noqa: PLC0415
-    from lpxdoctor.airgap.manifest import encode  # noqa: PLC0415
     from lpxdoctor.report import bundle as report  # noqa: PLC0415
 
     manifest, digest = archive.verify(file) if verify else archive.show(file)
     if form == "json":
-        print_document(encode(manifest).decode())
+        print_document(report.to_json(file, manifest, digest, verified=verify))
     else:
         print(report.shown(manifest, digest, verified=verify))
     return 0
@@ -114,7 +118,10 @@ def show(file: Path, *, verify: bool, form: str) -> int:
 @_options.inventory()
 @_options.variables(", over those in the bundle")
 @click.option("--sha256", metavar="DIGEST", help="Refuse another bundle than the one whose manifest has this digest.")
-def apply(*, file: Path, local: bool, hosts: str | None, variables_file: str | None, sha256: str | None) -> int:
+@_options.output_format()
+def apply(
+    *, file: Path, local: bool, hosts: str | None, variables_file: str | None, sha256: str | None, form: str
+) -> int:
     """Verify a bundle, bring it to the hosts, and run its playbooks with it as the only source of packages.
 
     Exit status: 0 done, 2 a host failed, 64 the archive is not what was packed (nothing was changed).
@@ -131,7 +138,10 @@ def apply(*, file: Path, local: bool, hosts: str | None, variables_file: str | N
     given = read(variables_file or "")
     with progress("bundle") as on_event:
         applied = apply(file, source, given, on_event, manifest_sha256=sha256)
-    print(report.applied(applied))
+    if form == "json":
+        print_document(report.applied_json(applied))
+    else:
+        print(report.applied(applied))
     return 0
 
 

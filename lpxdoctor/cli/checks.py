@@ -3,7 +3,6 @@
 import sys
 
 import click
-import msgspec
 
 from lpxdoctor import catalog
 from lpxdoctor.cli import _options
@@ -14,21 +13,15 @@ from lpxdoctor.cli._edges import print_document
 @_options.output_format()
 @_options.site_checks()
 def command(form: str, no_site_checks: bool) -> int:
-    """List the checks: id, severity, title."""
+    """List the checks: id, severity, title.
+
+    Exit status: 0 listed, 64 wrong use.
+    """
     checks = catalog.load(None if no_site_checks else catalog.SITE_CHECKS)
     if form == "json":
-        rows = [
-            {
-                "id": check.id,
-                "severity": check.severity.value,
-                "layer": check.layer,
-                "title": check.title,
-                "after": check.after,
-                "fix": check.fix,
-            }
-            for check in checks
-        ]
-        print_document(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
+        from lpxdoctor.report.checks import to_json  # noqa: PLC0415 - each form is imported where it is asked for
+
+        print_document(to_json(checks))
         return 0
     width = max(len(check.id) for check in checks)
     for check in checks:

@@ -4,16 +4,13 @@ import os
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.errors import UsageError
-
-if TYPE_CHECKING:
-    from lpxdoctor.deploy.rollout import Change, HostResult
 
 # Option -> variable of the role.
 VARIABLES = {
@@ -110,13 +107,14 @@ def command(
     request = Request(name=checked_name(name), variables=given, variant=variant, image=image)
 
     from lpxdoctor.deploy.rollout import deploy  # noqa: PLC0415
+    from lpxdoctor.report import deploy as report  # noqa: PLC0415
 
     with progress(name) as on_event:
         results = deploy(request, source, on_event, plan=plan)
     if form == "json":
-        print_document(_json(results, plan=plan))
+        print_document(report.to_json(results, plan=plan))
     else:
-        print(_text(results, plan=plan))
+        print(report.text(results, plan=plan))
     return 0
 
 
@@ -140,57 +138,3 @@ def _own(name: str) -> str:
     if value is None:
         raise UsageError(f"--env {name}: there is no {name} in this environment.\nExport it, or write {name}=VALUE.")
     return value
-
-
-def _json(results: "Sequence[HostResult]", *, plan: bool) -> str:
-    import msgspec  # noqa: PLC0415
-
-    answer = {"schema": 1, "plan": plan, "hosts": [_described(result) for result in results]}
-    return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"
-
-
-def _described(result: "HostResult") -> dict[str, Any]:
-    return {
-        "host": result.host,
-        "variant": result.choice.variant.name,
-        "reason": result.choice.reason,
-        "changes": [{"task": change.task, "diff": change.diff} for change in result.changes],
-        "started_s": result.seconds,
-        "deployment": result.deployment,
-    }
-
-
-def _text(results: "Sequence[HostResult]", *, plan: bool) -> str:
-    return "\n".join(line for result in results for line in (_planned(result) if plan else _deployed(result)))
-
-
-def _planned(result: "HostResult") -> list[str]:
-    engine = f"engine {result.choice.variant.engine} ({result.choice.variant.name}: {result.choice.reason})"
-    if not result.changes:
-        return [f"{result.host}: nothing would change; {engine}"]
-    return [f"{result.host}: would change; {engine}", *(line for change in result.changes for line in _change(change))]
-
-
-def _change(change: "Change") -> list[str]:
-    from lpxdoctor.deploy.difference import changed_lines  # noqa: PLC0415
-
-    differences = [line for diff in change.diff for line in changed_lines(diff.get("before"), diff.get("after"))]
-    return [f"  {change.task}", *(f"    {line}" for line in differences)]
-
-
-def _deployed(result: "HostResult") -> list[str]:
-    deployed = result.deployment
-    assert deployed is not None
-    on = "" if not deployed.ssh else f" on {result.host}"
-    started = f"ready after {result.seconds:.0f} s" if result.seconds is not None else "changed"
-    done = started if result.changes else "nothing to change"
-    exposed = "  note   the network can reach it, and its key guards only part of its paths: put a proxy before it"
-    version = deployed.engine_version or "of unknown version"
-    return [
-        f"{deployed.name}{on}: vLLM {version} serves {deployed.served_model}; {done}",
-        f"  url    {deployed.url}{on}",
-        f"  key    {deployed.api_key_file}{on}",
-        f"  image  {deployed.image} ({result.choice.variant.name}: {result.choice.reason})",
-        *([exposed] if result.exposed else []),
-        f"  next   lpxdoctor baseline {deployed.name}",
-    ]

@@ -1,4 +1,4 @@
-"""lpxdoctor explain: print what a check looks for, why it matters, how to fix it, and where that is known from."""
+"""lpxdoctor explain: print what an id means, why it matters, how to fix it, and where that is known from."""
 
 import difflib
 import shutil
@@ -6,8 +6,12 @@ import textwrap
 
 import click
 
-from lpxdoctor import bundled, catalog
+from lpxdoctor import catalog
+from lpxdoctor.cli import _options
+from lpxdoctor.cli._edges import print_document
 from lpxdoctor.errors import UsageError
+from lpxdoctor.report.checks import ExplainedDocument, explained, explained_rule
+from lpxdoctor.report.encoding import pretty
 from lpxdoctor.report.text import flowing
 
 _WIDEST = 100
@@ -15,29 +19,49 @@ _WIDEST = 100
 
 @click.command("explain")
 @click.argument("id_", metavar="ID")
-def command(id_: str) -> int:
+@_options.output_format()
+def command(id_: str, form: str) -> int:
     """Show why a check matters, how to fix what it finds, and its source.
 
-    Exit status: 0 told, 64 no check has the id.
+    ID is that of any finding of a report, of one host or of many.
+
+    Exit status: 0 told, 64 nothing has the id.
     """
-    checks = {check.id: check for check in catalog.load()}
-    check = checks.get(id_)
-    if check is None:
-        near = difflib.get_close_matches(id_, checks, n=3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "Type: lpxdoctor checks"
-        raise UsageError(f"No check has the id {id_}. {hint}")
-    waits = [other.id for other in checks.values() if id_ in other.after]
-    print(f"{_wrapped(f'{check.title}.')}\n\n{check.id}, {check.severity.value}, layer {check.layer}\n")
-    for label, text in (("Why", check.why), ("Fix", check.cure)):
-        print(f"{label}:\n{_wrapped(text, '  ')}\n")
-    print(f"Source:\n{textwrap.indent(check.source, '  ')}\n")
-    if check.fix and (bundled.PLAYBOOKS / f"{check.fix}.yml").exists():
-        print(f"The playbook that puts it right: {check.fix}. Type: lpxdoctor fix {check.id}")
-    if check.after:
-        print(_wrapped(f"Not judged while one of these fails: {', '.join(check.after)}"))
-    if waits:
-        print(_wrapped(f"Not judged while this one fails: {', '.join(waits)}"))
+    told = _found(id_)
+    if form == "json":
+        print_document(pretty(told))
+    else:
+        _print(told)
     return 0
+
+
+def _found(id_: str) -> ExplainedDocument:
+    checks = catalog.load()
+    by_id = {check.id: check for check in checks}
+    if id_ in by_id:
+        return explained(by_id[id_], checks)
+    from lpxdoctor.fleet.rules import RULES  # noqa: PLC0415 - one host has none of them
+
+    rules = {rule.id: rule for rule in RULES.values()}
+    if id_ in rules:
+        return explained_rule(rules[id_])
+    near = difflib.get_close_matches(id_, (*by_id, *rules), n=3)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "Type: lpxdoctor checks"
+    raise UsageError(f"No check has the id {id_}. {hint}")
+
+
+def _print(told: ExplainedDocument) -> None:
+    where = f"layer {told.layer}" if told.layer else "of several hosts together"
+    print(f"{_wrapped(f'{told.title}.')}\n\n{told.id}, {told.severity}, {where}\n")
+    for label, text in (("Why", told.why), ("Fix", told.fix)):
+        print(f"{label}:\n{_wrapped(text, '  ')}\n")
+    print(f"Source:\n{textwrap.indent(told.source, '  ')}\n")
+    if told.playbook:
+        print(f"The playbook that puts it right: {told.playbook}. Type: lpxdoctor fix {told.id}")
+    if told.after:
+        print(_wrapped(f"Not judged while one of these fails: {', '.join(told.after)}"))
+    if told.before:
+        print(_wrapped(f"Not judged while this one fails: {', '.join(told.before)}"))
 
 
 def _wrapped(text: str, indent: str = "") -> str:

@@ -29,6 +29,7 @@ from lpxdoctor.fix.state import Record, Wishes
 from lpxdoctor.fix.work import gpu_work
 from lpxdoctor.fleet import FleetHost
 from lpxdoctor.report import fix, fix_text
+from lpxdoctor.report.encoding import pretty
 
 
 @click.command("fix")
@@ -171,22 +172,32 @@ def _resume(asked: Wishes, form: str) -> int:
         records = [record for record in records if record.wishes.source == asked.source]
     if not records:
         raise UsageError("Nothing waits to be resumed here.\nlpxdoctor fix looks at the host and plans anew.")
-    codes = [_kept_report(record) for record in records if record.stage == "finished"]
+    finished = [record for record in records if record.stage == "finished"]
+    documents = [msgspec.json.decode(record.document, type=fix.Document) for record in finished]
+    if form == "text":
+        print("".join(record.said for record in finished), end="")
     groups: dict[str, list[Record]] = {}
     for record in records:
         if record.stage != "finished":
             groups.setdefault(record.wishes.source, []).append(record)
-    codes += [_resumed(asked, group, form) for group in groups.values()]
-    return max(codes, key=(0, 1, 3, 2).index)
+    results: list[HostResult] = []
+    try:
+        for group in groups.values():
+            wishes, ended = _resumed(asked, group)
+            results += ended
+            documents.append(fix.document(ended, wishes.ids, ran=True))
+            if form == "text":
+                fix_text.render_run(ended, Console(), wishes.ids, _typed(wishes))
+        if form == "json":
+            print_document(pretty(fix.merged(documents)))
+        for record in finished:
+            state.remove(record.host)
+    finally:
+        _reboot_where_announced(results)
+    return fix.merged(documents).status
 
 
-def _kept_report(record: Record) -> int:
-    print(record.said, end="")
-    state.remove(record.host)
-    return record.status
-
-
-def _resumed(asked: Wishes, group: Sequence[Record], form: str) -> int:
+def _resumed(asked: Wishes, group: Sequence[Record]) -> tuple[Wishes, tuple[HostResult, ...]]:
     """Go on with hosts of one inventory; what is said now counts before what was said then."""
     then = group[0].wishes
     told = asked.gpu_work != "refuse"
@@ -209,7 +220,7 @@ def _resumed(asked: Wishes, group: Sequence[Record], form: str) -> int:
         results = run.resumed(job, [host for host in named if host.name in names])
     if unit.UNATTENDED in os.environ:
         _keep(results, wishes, {record.host: record for record in group})
-    return _shown(results, wishes, form, ran=True)
+    return wishes, results
 
 
 def _keep(results: Sequence[HostResult], wishes: Wishes, records: Mapping[str, Record]) -> None:
@@ -217,22 +228,28 @@ def _keep(results: Sequence[HostResult], wishes: Wishes, records: Mapping[str, R
     for result in results:
         text = io.StringIO()
         fix_text.render_run([result], Console(file=text, width=100), wishes.ids, _typed(wishes))
-        code = fix.worst([result], wishes.ids)
-        state.save(msgspec.structs.replace(records[result.host], stage="finished", said=text.getvalue(), status=code))
+        document = pretty(fix.document([result], wishes.ids, ran=True))
+        record = records[result.host]
+        state.save(msgspec.structs.replace(record, stage="finished", said=text.getvalue(), document=document))
 
 
 def _shown(results: Sequence[HostResult], wishes: Wishes, form: str, *, ran: bool, recorded: bool = False) -> int:
     """Print results, begin the reboot that they announce, and return the exit status."""
+    document = fix.document(results, wishes.ids, ran=ran)
     if form == "json":
-        print_document(fix.as_json(results, wishes.ids, ran=ran))
+        print_document(pretty(document))
     elif ran:
         fix_text.render_run(results, Console(), wishes.ids, _typed(wishes))
     else:
         fix_text.render_plan(results, Console(), _typed(wishes), recorded=recorded)
+    _reboot_where_announced(results)
+    return document.status
+
+
+def _reboot_where_announced(results: Sequence[HostResult]) -> None:
     if any(result.rebooting for result in results):
         sys.stdout.flush()
         unit.reboot()
-    return fix.worst(results, wishes.ids)
 
 
 def _typed(wishes: Wishes) -> tuple[str, ...]:

@@ -61,8 +61,7 @@ def command(
 
     Exit status: 0 it fits, 2 it cannot fit, 3 the GPU or the hub cannot be read, 64 wrong use or no such model.
     """
-    from lpxdoctor.report import plan as report  # noqa: PLC0415 - --help needs none of it
-    from lpxdoctor.sizing.options import wish  # noqa: PLC0415
+    from lpxdoctor.sizing.options import wish  # noqa: PLC0415 - --help needs none of it
     from lpxdoctor.sizing.plan import plan  # noqa: PLC0415
     from lpxdoctor.sizing.source import load  # noqa: PLC0415
 
@@ -79,9 +78,13 @@ def command(
     )
     made = plan(found, _card(name, source, tensor_parallel), wanted)
     if form == "json":
-        print_document(report.to_json(made))
+        from lpxdoctor.report.plan_json import to_json  # noqa: PLC0415 - each form is imported where it is asked for
+
+        print_document(to_json(made))
     else:
         from rich.console import Console  # noqa: PLC0415
+
+        from lpxdoctor.report import plan as report  # noqa: PLC0415
 
         report.render(made, Console())
     return 0 if made.fits else _REFUSED

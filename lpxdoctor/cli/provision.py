@@ -24,6 +24,7 @@ from lpxdoctor.provision.record import SITE, Host, Phase, Record, Wishes
 from lpxdoctor.provision.run import Result, Step, resumed, run
 from lpxdoctor.provision.steps import Job
 from lpxdoctor.report import provision as report
+from lpxdoctor.report.encoding import pretty
 from lpxdoctor.report.signs import shown
 
 WORDS = ("boot", "driver", "container")  # in the order of site.yml
@@ -76,7 +77,7 @@ def command(context: click.Context, /, *, hosts: str, plan: bool, resume: bool, 
             if former is None or context.get_parameter_source(_TYPED.get(name, name)) is ParameterSource.COMMANDLINE
         }
         wishes = msgspec.structs.replace(former.wishes, **typed) if former else Wishes(source=source, **typed)
-        result = _run(former, wishes, plan=plan)
+        result = _run(former, wishes, form if plan else None)
     if result is None:
         return 0
     if form == "json":
@@ -106,8 +107,8 @@ def _wished(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _run(former: Record | None, wishes: Wishes, *, plan: bool) -> Result | None:
-    """Run, or only print the plan."""
+def _run(former: Record | None, wishes: Wishes, planned: str | None) -> Result | None:
+    """Run, or only print the plan in the form that is given."""
     source = inventory.parse(wishes.source)
     found = fleet.hosts(source)
     names = [host.name for host in found]
@@ -128,9 +129,13 @@ def _run(former: Record | None, wishes: Wishes, *, plan: bool) -> Result | None:
             on_event=on_event,
         )
         todo: Mapping[Phase, Step] = steps.of(job)
-        if not plan:
+        if planned is None:
             return run(record, todo, records.save)
-    _print(report.plan(record, tuple(todo)))
+    ahead = report.plan(record, tuple(todo))
+    if planned == "json":
+        print_document(pretty(ahead))
+    else:
+        _print(report.plan_text(ahead))
     return None
 
 

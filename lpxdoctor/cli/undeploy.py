@@ -3,13 +3,15 @@
 import click
 
 from lpxdoctor.cli import _options
+from lpxdoctor.cli._edges import print_document
 
 
 @click.command()
 @click.argument("name")
 @click.option("--local", is_flag=True, help="This machine, whether or not it is recorded there.")
 @_options.inventory("Whether or not it is recorded there.")
-def command(*, name: str, local: bool, hosts: str | None) -> int:
+@_options.output_format()
+def command(*, name: str, local: bool, hosts: str | None, form: str) -> int:
     """Remove a deployed engine with its key; model and image stay.
 
     Exit status: 0 it is gone, or was not there, 2 a host does not answer or keeps it, 3 this machine lacks what that
@@ -18,11 +20,14 @@ def command(*, name: str, local: bool, hosts: str | None) -> int:
     from lpxdoctor.cli._rollout import progress, source_of  # noqa: PLC0415
     from lpxdoctor.deploy.request import checked_name  # noqa: PLC0415
     from lpxdoctor.deploy.rollout import recorded, undeploy  # noqa: PLC0415
+    from lpxdoctor.report import deploy as report  # noqa: PLC0415
 
     engine = checked_name(name.partition("@")[0])
     source = source_of(local=local, hosts=hosts) or recorded(name)
     with progress(name) as on_event:
         changed = undeploy(engine, source, on_event)
-    for host, count in changed.items():
-        print(f"{host}: {engine} is gone" if count else f"{host}: there was no {engine}")
+    if form == "json":
+        print_document(report.gone_json(engine, changed))
+    else:
+        print(report.gone_text(engine, changed))
     return 0

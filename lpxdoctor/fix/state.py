@@ -44,7 +44,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     before: str  # the evidence of before, a file
     booted: str = ""  # what tells this boot from the next one
     said: str = ""  # what a run after the boot reported, kept until somebody asks
-    status: int = 0
+    document: str = ""  # the same as JSON
 
 
 def save(record: Record) -> Path:

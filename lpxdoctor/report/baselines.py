@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from lpxdoctor.decode.profile import Profile
+from lpxdoctor.report.encoding import pretty
 
 _HEAD = ("host", "deployment", "at once", "TTFT p50", "TPOT p50", "tokens/s", "")
 
@@ -30,7 +31,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 def json(rows: Sequence[Row]) -> str:
     """Return the rows with their whole profiles."""
-    return msgspec.json.format(msgspec.json.encode(Document(rows=tuple(rows))), indent=2).decode() + "\n"
+    return pretty(Document(rows=tuple(rows)))
 
 
 def text(rows: Sequence[Row]) -> str:

@@ -1,12 +1,64 @@
-"""A bundle, for people: its manifest in, text out."""
+"""A bundle in, and what became of the hosts that got it; text or JSON of schema 1 out."""
 
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from lpxdoctor.airgap.apply import Applied
 from lpxdoctor.airgap.create import Made
 from lpxdoctor.airgap.manifest import Item, Manifest
+from lpxdoctor.report.encoding import pretty
 
 _MIB = 1 << 20
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle, as create wrote it or show found it.
+
+    manifest_sha256 is what apply takes as --sha256. verified: whether every hash was compared with what is in the file.
+    """
+
+    schema: Literal[1] = 1
+    file: str
+    manifest_sha256: str
+    verified: bool
+    manifest: Manifest
+
+
+class HostDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """One host, and how many tasks changed something on it."""
+
+    host: str
+    changed: int
+
+
+class LoadedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """An image that the hosts have now; id is what --image of deploy takes there."""
+
+    reference: str
+    id: str
+
+
+class AppliedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the hosts."""
+
+    schema: Literal[1] = 1
+    hosts: tuple[HostDocument, ...]
+    images: tuple[LoadedDocument, ...]
+
+
+def to_json(file: Path, manifest: Manifest, digest: str, *, verified: bool) -> str:
+    """Return a bundle as JSON text; digest is its manifest's."""
+    return pretty(Document(file=str(file), manifest_sha256=digest, verified=verified, manifest=manifest))
+
+
+def applied_json(done: Applied) -> str:
+    """Return what became of the hosts as JSON text."""
+    hosts = tuple(HostDocument(host=host, changed=count) for host, count in sorted(done.changed.items()))
+    images = tuple(LoadedDocument(reference=image.reference, id=image.id) for image in done.manifest.images)
+    return pretty(AppliedDocument(hosts=hosts, images=images))
 
 
 def made(bundle: Made) -> str:

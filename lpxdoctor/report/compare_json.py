@@ -9,6 +9,7 @@ from lpxdoctor.decode.compare import Compared, Comparison, Verdict
 from lpxdoctor.decode.profile import Profile
 from lpxdoctor.decode.resample import Change, Noise
 from lpxdoctor.decode.variables import Variable
+from lpxdoctor.report.encoding import pretty
 
 
 class IdentityDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +56,13 @@ class BaselineDocument(Profile, frozen=True, kw_only=True):
 
 def to_json(comparison: Comparison) -> str:
     """Return the comparison as JSON text."""
-    return msgspec.json.format(msgspec.json.encode(document(comparison)), indent=2).decode() + "\n"
+    return pretty(document(comparison))
 
 
 def with_comparison(profile: Profile, comparison: Comparison) -> str:
     """Return a profile as JSON text that has the comparison too."""
     told = BaselineDocument(**msgspec.structs.asdict(profile), comparison=document(comparison))
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
+    return pretty(told)
 
 
 def document(comparison: Comparison) -> Document:

@@ -1,6 +1,6 @@
 """What fix planned or did in, JSON of schema 1 out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -61,17 +61,21 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[HostDocument, ...]
 
 
-def worst(results: Sequence[HostResult], ids: Collection[str]) -> int:
+def worst(hosts: Iterable[HostDocument]) -> int:
     """Return the exit status of all hosts: a failure before what could not be judged before a warning."""
-    order = (0, 1, 3, 2)
-    return max((status(result, ids) for result in results), key=order.index, default=0)
+    return max((host.status for host in hosts), key=(0, 1, 3, 2).index, default=0)
 
 
-def as_json(results: Sequence[HostResult], ids: Collection[str], *, ran: bool) -> str:
-    """Return the document as indented JSON text."""
+def document(results: Sequence[HostResult], ids: Collection[str], *, ran: bool) -> Document:
+    """Return what is said of results."""
     hosts = tuple(_host(result, ids) for result in results)
-    document = Document(schema=SCHEMA, ran=ran, status=worst(results, ids), hosts=hosts)
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return Document(schema=SCHEMA, ran=ran, status=worst(hosts), hosts=hosts)
+
+
+def merged(documents: Iterable[Document]) -> Document:
+    """Return several documents of what ran as one."""
+    hosts = tuple(host for one in documents for host in one.hosts)
+    return Document(schema=SCHEMA, ran=True, status=worst(hosts), hosts=hosts)
 
 
 def _host(result: HostResult, ids: Collection[str]) -> HostDocument:

@@ -13,8 +13,9 @@ from lpxdoctor import __version__
 from lpxdoctor.evaluate import Judgement
 from lpxdoctor.fleet import NoAnswer
 from lpxdoctor.fleet.drift import Drift, drifts
+from lpxdoctor.fleet.rules import RULES
 from lpxdoctor.fleet.traits import traits
-from lpxdoctor.fleet.twins import Identity, Kind, Twin, identity, twins
+from lpxdoctor.fleet.twins import Identity, Twin, identity, twins
 from lpxdoctor.report.json import Document, FindingDocument, document
 
 SCHEMA: Literal[1] = 1
@@ -22,38 +23,6 @@ VerdictWord = Literal["healthy", "warning", "failed", "unknown", "no answer"]
 # The worst first.
 ORDER: tuple[VerdictWord, ...] = ("failed", "no answer", "unknown", "warning", "healthy")
 _VERDICTS: Mapping[str, VerdictWord] = {"fail": "failed", "warn": "warning"}
-_TWINS: Mapping[Kind, tuple[str, Literal["fail", "warn"], str, str, str]] = {
-    "machine": (
-        "fleet.machine-twice",
-        "fail",
-        "One machine answers as {hosts}",
-        "It counts twice, its engine gets the load of two, and two playbooks may change it at the same time.",
-        "Take all but one of these names out of the inventory, or correct the address of the wrong one (ansible_host).",
-    ),
-    "machine id": (
-        "fleet.machine-id-cloned",
-        "warn",
-        "{hosts} have one machine id",
-        (
-            "They were made from one image. DHCP may give them one address, and what tells machines apart by this id, "
-            "such as the journal, monitoring and cluster managers, takes them for one."
-        ),
-        (
-            "On all but one: rm /etc/machine-id /var/lib/dbus/machine-id; systemd-machine-id-setup; then reboot. Empty "
-            "/etc/machine-id in the image."
-        ),
-    ),
-    "GPU": (
-        "fleet.gpu-twice",
-        "fail",
-        "{hosts} have one GPU, {what}",
-        (
-            "A GPU is in one machine at a time: one of the records is older than the move of a card, or two names of "
-            "the inventory lead to one machine."
-        ),
-        "Collect from all of them again, and compare: nvidia-smi -L; cat /proc/sys/kernel/random/boot_id",
-    ),
-}
 _EXIT: Mapping[VerdictWord, int] = {"failed": 2, "no answer": 2, "unknown": 3, "warning": 1, "healthy": 0}
 
 
@@ -200,15 +169,14 @@ def _named_apart(hosts: Iterable[HostDocument]) -> Iterable[HostDocument]:
 
 
 def _finding(twin: Twin) -> FleetFindingDocument:
-    id_, severity, message, why, fix = _TWINS[twin.kind]
-    hosts = ", ".join(twin.hosts)
+    rule = RULES[twin.kind]
     return FleetFindingDocument(
-        id=id_,
-        severity=severity,
-        message=message.format(hosts=hosts, what=twin.what),
+        id=rule.id,
+        severity=rule.severity,
+        message=rule.message.format(hosts=", ".join(twin.hosts), what=twin.what),
         hosts=twin.hosts,
-        why=why,
-        fix=fix,
+        why=rule.why,
+        fix=rule.cure,
     )
 
 

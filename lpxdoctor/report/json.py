@@ -7,6 +7,7 @@ import msgspec
 from lpxdoctor import __version__
 from lpxdoctor.check import Layer
 from lpxdoctor.evaluate import Judgement, Result, State
+from lpxdoctor.report.encoding import pretty
 from lpxdoctor.report.steps import steps
 
 SCHEMA: Literal[1] = 1
@@ -143,4 +144,4 @@ def _findings(judgement: Judgement, result: Result) -> list[FindingDocument]:
 
 def render(judgement: Judgement, questions: tuple[QuestionDocument, ...] = ()) -> str:
     """Return the report as indented JSON text."""
-    return msgspec.json.format(msgspec.json.encode(document(judgement, questions)), indent=2).decode() + "\n"
+    return pretty(document(judgement, questions))

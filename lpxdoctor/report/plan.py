@@ -1,140 +1,21 @@
-"""A plan in; its JSON, and its text for a terminal, out."""
+"""A plan in, its text for a terminal out."""
 
-import json
 import shlex
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lpxdoctor.sizing.budget import Budget
 from lpxdoctor.sizing.card import GIB, MIB
 from lpxdoctor.sizing.options import Option
 from lpxdoctor.sizing.plan import Plan
 
-SCHEMA = 1
 _BAR_WIDTH = 77
 _SECOND_LINE = "KV "
 _SIGNS = {"times": "×", "dot": "·", "about": "≈", "blocks": "█▓▒▚░ ", "fail": "✗", "divide": "÷", "up": "→"}
 _ASCII = {"times": "x", "dot": "-", "about": "~", "blocks": "#=+:. ", "fail": "X", "divide": "/", "up": ">"}
 _STYLES = ("cyan", "yellow", "magenta", "blue", "green", "dim")
-
-
-def to_json(plan: Plan) -> str:
-    """Return the plan as JSON, schema 1. Sizes are bytes of one GPU, but for weights_bytes: of the whole model."""
-    chosen = plan.chosen
-    value = {
-        "schema": SCHEMA,
-        "model": _model(plan),
-        "gpu": _gpu(plan),
-        "context": plan.wish.context,
-        "concurrency": plan.wish.concurrency,
-        "precision": chosen.precision.name,
-        "tensor_parallel": plan.wish.tensor_parallel,
-        "weights_bytes": _weights(plan, chosen),
-        "kv_cache": {**_kv(chosen), "format": plan.wish.kv_format, "other_formats_tokens": dict(plan.kv_tokens)},
-        "budget": _budget(chosen.budget, chosen.engine.utilization),
-        "max_concurrency": chosen.max_concurrency,
-        "max_context": chosen.longest,
-        "ceiling_tokens_per_s": _ceiling(plan, chosen),
-        "ceilings": _steps(plan, chosen),
-        "precisions": [_precision(plan, option) for option in plan.options],
-        "fits": plan.fits,
-        "refusal": plan.refusal,
-        "ways_out": list(plan.ways_out),
-        "arguments": [word for argument in plan.arguments for word in (argument.flag, argument.value)],
-        "reasons": {argument.flag: argument.reason for argument in plan.arguments},
-        "notes": list(plan.notes),
-    }
-    return json.dumps(value, indent=2) + "\n"
-
-
-def _model(plan: Plan) -> dict[str, Any]:
-    model = plan.model
-    return {
-        "name": model.name,
-        "served": model.served,
-        "architecture": model.architecture,
-        "scheme": model.weights.scheme,
-        "exact": model.weights.exact,
-        "max_context": model.longest,
-    }
-
-
-def _gpu(plan: Plan) -> dict[str, Any]:
-    card = plan.card
-    return {
-        "name": card.name,
-        "index": card.index,
-        "compute_capability": card.capability,
-        "native": list(card.native),
-        "memory_bytes": card.total_bytes,
-        "memory_from": card.memory_from,
-        "free_bytes": card.free_bytes,
-        "holders": list(card.holders),
-        "bandwidth_bytes_per_s": card.bytes_per_s,
-        "bandwidth_from": card.bandwidth_from,
-    }
-
-
-def _kv(option: Option) -> dict[str, int]:
-    return {
-        "bytes_per_token": option.pool.token_bytes,
-        "bytes_per_request": option.pool.request_bytes(option.wish.context),
-        "tokens": option.tokens,
-    }
-
-
-def _budget(memory: Budget, utilization: float) -> dict[str, Any]:
-    return {
-        "utilization": utilization,
-        "requested_bytes": memory.requested,
-        "weights_bytes": memory.weights,
-        "activations_bytes": memory.activations,
-        "graphs_bytes": memory.graphs,
-        "runtime_bytes": memory.runtime,
-        "kv_room_bytes": memory.room,
-        "estimates": ["activations_bytes", "graphs_bytes", "runtime_bytes"],
-    }
-
-
-def _weights(plan: Plan, option: Option) -> int:
-    return plan.model.weights.resident_bytes(None if option.stored else option.precision.bits)
-
-
-def _ceiling(plan: Plan, option: Option) -> float | None:
-    """Return the tokens a second of one sequence whose KV cache is still empty: nothing can be faster."""
-    return round(option.steps[0].tokens_per_s(plan.card.bytes_per_s), 1) if plan.card.bytes_per_s else None
-
-
-def _steps(plan: Plan, option: Option) -> list[dict[str, Any]]:
-    rate = plan.card.bytes_per_s
-    return [
-        {
-            "concurrency": step.sequences,
-            "context": step.context,
-            "bytes_per_step": step.bytes,
-            "tokens_per_s": round(step.tokens_per_s(rate), 1) if rate else None,
-        }
-        for step in option.steps
-    ]
-
-
-def _precision(plan: Plan, option: Option) -> dict[str, Any]:
-    return {
-        "name": option.precision.name,
-        "native": option.native,
-        "stored": option.stored,
-        "needs_checkpoint": "" if option.stored else option.precision.checkpoint,
-        "weights_bytes": _weights(plan, option),
-        "kv_tokens": option.tokens,
-        "max_concurrency": option.max_concurrency,
-        "max_context": option.longest,
-        "ceiling_tokens_per_s": _ceiling(plan, option),
-        "fits": option.fits,
-    }
 
 
 def render(plan: Plan, console: Console) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from lpxdoctor.provision.record import Host, Record
 from lpxdoctor.provision.run import Result, planned
+from lpxdoctor.report.encoding import pretty
 
 HostState = Literal["done", "failed", "not tried", "interrupted"]
 _WORDS: dict[str, HostState] = {
@@ -53,6 +54,19 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[HostDocument, ...]
 
 
+class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be done: each host passes the phases, and it stops once max_fail failed.
+
+    The first batch is the canary unless some are done: these were done before, and are only checked.
+    """
+
+    schema: Literal[1] = 1
+    phases: tuple[str, ...]
+    max_fail: int
+    done: tuple[str, ...]
+    batches: tuple[tuple[str, ...], ...]
+
+
 def document(result: Result) -> Document:
     """Return the document of a run."""
     rows = tuple(_row(name, host, result.record) for name, host in result.record.hosts.items())
@@ -70,7 +84,7 @@ def document(result: Result) -> Document:
 
 def json(result: Result) -> str:
     """Return the document as JSON."""
-    return msgspec.json.format(msgspec.json.encode(document(result)), indent=2).decode() + "\n"
+    return pretty(document(result))
 
 
 def text(result: Result) -> str:
@@ -87,14 +101,20 @@ def text(result: Result) -> str:
     return "\n".join(lines)
 
 
-def plan(record: Record, phases: Sequence[str]) -> str:
+def plan(record: Record, phases: Sequence[str]) -> PlanDocument:
     """Return the batches that are ahead, and what each host has to pass."""
-    ahead = planned(record)
-    done = record.at("done")
-    lines = [f"{_hosts(len(record.hosts))}: {' → '.join(phases)}; stops once {record.wishes.max_fail} failed"]
-    lines += [f"done before, only checked: {', '.join(done)}"] if done else []
-    for number, batch in enumerate(ahead, 1):
-        what = "canary" if number == 1 and not done else f"{len(batch)} host{'s' if len(batch) > 1 else ''}"
+    return PlanDocument(
+        phases=tuple(phases), max_fail=record.wishes.max_fail, done=record.at("done"), batches=planned(record)
+    )
+
+
+def plan_text(told: PlanDocument) -> str:
+    """Return a line for each batch."""
+    hosts = len(told.done) + sum(map(len, told.batches))
+    lines = [f"{_hosts(hosts)}: {' → '.join(told.phases)}; stops once {told.max_fail} failed"]
+    lines += [f"done before, only checked: {', '.join(told.done)}"] if told.done else []
+    for number, batch in enumerate(told.batches, 1):
+        what = "canary" if number == 1 and not told.done else f"{len(batch)} host{'s' if len(batch) > 1 else ''}"
         lines.append(f"{number:3}  {what:10}  {', '.join(batch)}")
     return "\n".join(lines)
 

@@ -6,28 +6,55 @@ from typing import Any
 
 import msgspec
 
-from lpxdoctor.report import baselines, compare_json, fix, fleet, json, provision, tune
+from lpxdoctor.report import (
+    baselines,
+    bundle,
+    checks,
+    compare_json,
+    deploy,
+    evidence,
+    fix,
+    fleet,
+    json,
+    knowledge,
+    plan_json,
+    provision,
+    tune,
+)
 
-# File without its suffix, the number being the document's `schema` -> the command, what its --format json prints.
-DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
-    "report-1": ("check", json.Document),
-    "fleet-1": ("check -i", fleet.FleetDocument),
-    "fix-1": ("fix", fix.Document),
-    "provision-1": ("provision", provision.Document),
-    "baseline-1": ("baseline", compare_json.BaselineDocument),
-    "baselines-1": ("baseline -i", baselines.Document),
-    "compare-1": ("compare", compare_json.Document),
-    "tune-1": ("tune", tune.Document),
+# File without its suffix, the number being the document's `schema` -> what prints it, and its type.
+DOCUMENTS: dict[str, tuple[tuple[str, ...], type[msgspec.Struct]]] = {
+    "report-1": (("check", "diagnose"), json.Document),
+    "fleet-1": (("check -i HOSTS",), fleet.FleetDocument),
+    "checks-1": (("checks",), checks.Document),
+    "explain-1": (("explain",), checks.ExplainedDocument),
+    "knowledge-1": (("knowledge",), knowledge.Document),
+    "evidence-1": (("collect",), evidence.Document),
+    "fix-1": (("fix",), fix.Document),
+    "plan-1": (("plan",), plan_json.Document),
+    "deploy-1": (("deploy",), deploy.Document),
+    "undeploy-1": (("undeploy",), deploy.UndeployDocument),
+    "provision-1": (("provision",), provision.Document),
+    "provision-plan-1": (("provision --plan",), provision.PlanDocument),
+    "bundle-1": (("bundle create", "bundle show"), bundle.Document),
+    "bundle-apply-1": (("bundle apply",), bundle.AppliedDocument),
+    "baseline-1": (("baseline",), compare_json.BaselineDocument),
+    "baselines-1": (("baseline -i HOSTS",), baselines.Document),
+    "compare-1": (("compare",), compare_json.Document),
+    "tune-1": (("tune",), tune.Document),
 }
 
 
 def schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a document."""
-    command, document = DOCUMENTS[name]
+    commands, document = DOCUMENTS[name]
+    made = msgspec.json.schema(document)
+    root = made["$defs"][document.__name__]
+    root["required"] = list(dict.fromkeys(("schema", *root["required"])))  # msgspec leaves out what has a default
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"lpxdoctor {command} --format json",
-        **msgspec.json.schema(document),
+        "title": f"What {' and '.join(f'lpxdoctor {command}' for command in commands)} tells programs",
+        **made,
     }
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lpxdoctor.report.encoding import pretty
 from lpxdoctor.report.signs import shown
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Accuracy
@@ -148,4 +149,4 @@ def to_json(state: State, profile: str) -> str:
         profile=profile,
         steps=state.rows,
     )
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return pretty(document)

@@ -1,14 +1,19 @@
 """The command: what is typed wrongly has one clear answer, and show tells what apply would use."""
 
+import json
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
 from lpxdoctor.airgap import archive
-from lpxdoctor.airgap.manifest import encode
+from lpxdoctor.airgap.apply import Applied
+from lpxdoctor.airgap.manifest import Image, Manifest
 from lpxdoctor.airgap.target import named
 from lpxdoctor.cli import run
-from tests.airgap.bundles import written
+from lpxdoctor.report import bundle as report
+from tests.airgap.bundles import contents, manifest_of, written
+from tests.report.schemas import valid
 
 
 @pytest.mark.parametrize(
@@ -50,4 +55,16 @@ def test_show_tells_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert f"manifest sha256 {digest}" in told
     assert "every hash was compared" in told
     assert run(["bundle", "show", str(file), "--format", "json"]) == 0
-    assert capsys.readouterr().out.encode() == encode(archive.show(file)[0])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["manifest_sha256"], told["verified"]) == (digest, False)
+    assert convert(told["manifest"], Manifest) == archive.show(file)[0]
+
+
+def test_what_became_of_hosts_is_told_to_programs_too(tmp_path: Path) -> None:
+    manifest = manifest_of(contents(tmp_path), images=(Image(reference="a:1", id="sha256:0", file="a", source="b"),))
+    done = Applied(manifest=manifest, changed={"b": 0, "a": 3})
+    document = json.loads(report.applied_json(done))
+    valid(document, "bundle-apply-1")
+    assert document["hosts"] == [{"host": "a", "changed": 3}, {"host": "b", "changed": 0}]
+    assert document["images"] == [{"reference": "a:1", "id": "sha256:0"}]
+    assert report.applied(done).splitlines()[:2] == ["a: 3 changes", "b: nothing to change"]

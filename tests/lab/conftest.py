@@ -1,5 +1,6 @@
 """What the tests of a roll-out share: lpxdoctor as a user runs it, with a state directory of its own."""
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tests.lab.faults import Ward, ward_of
 from tests.lab.hosts import Host
 from tests.lab.plays import Player, player
 from tests.lab.said import OURS, Doctor, Said
+from tests.report.schemas import valid_of
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +40,8 @@ def doctor(docker_engine: None, environment: dict[str, str]) -> Doctor:
         done = subprocess.run(
             command, env={**environment, **(env or {})}, capture_output=True, text=True, timeout=timeout_s, check=False
         )
+        if "json" in argv and done.stdout:
+            valid_of(argv, json.loads(done.stdout))
         return Said(done.returncode, done.stdout, done.stderr)
 
     return run

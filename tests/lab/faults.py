@@ -18,6 +18,7 @@ from typing import Any
 from lpxdoctor import cli
 from tests.lab.engine import docker
 from tests.lab.hosts import Host, write_inventory
+from tests.report.schemas import valid_of
 
 RECORDED = Path(__file__).resolve().parents[1] / "hosts" / "h200-cdi" / "evidence.json"
 ADDRESS = "0000:00:06.0"  # of the card in that record
@@ -100,7 +101,9 @@ class Ward:
         """Return lpxdoctor's exit status and the JSON that it printed."""
         self.said()
         status = cli.run([*argv, "--format", "json", *self.options])
-        return status, json.loads(self.said())
+        document = json.loads(self.said())
+        valid_of(argv, document)
+        return status, document
 
     def found(self, id_: str) -> bool:
         """Tell whether check finds it; a host or check that could not be judged fails the test."""

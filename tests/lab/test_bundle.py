@@ -53,10 +53,22 @@ def made(doctor: Doctor, tmp_path_factory: pytest.TempPathFactory) -> Made:
     variables = with_variables(directory / "vars.yml", container_toolkit=False, container_runtime=False)
     file = directory / "bundle.tar"
     said = doctor(
-        "bundle", "create", "container", "--for", OURS.name, "-o", file, "--image", IMAGE, "--vars", variables
+        "bundle",
+        "create",
+        "container",
+        "--for",
+        OURS.name,
+        "-o",
+        file,
+        "--image",
+        IMAGE,
+        "--vars",
+        variables,
+        "--format",
+        "json",
     )
     assert said.status == 0, said
-    return Made(file, said.out.partition("sha256 ")[2].split()[0])
+    return Made(file, json.loads(said.out)["manifest_sha256"])
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +133,9 @@ def test_docker_comes_from_the_bundle_and_nothing_else(made: Made, host: Host, i
     assert host.ssh(sources) == before
     assert host.ssh("ls /var/lib/lpxdoctor | grep -c archive || true") == "0"
 
-    again = doctor("bundle", "apply", made.file, "-i", inventory)
+    again = doctor("bundle", "apply", made.file, "-i", inventory, "--format", "json")
     assert again.status == 0, again
-    assert "lab-offline: nothing to change" in again.out
+    assert json.loads(again.out)["hosts"] == [{"host": "lab-offline", "changed": 0}]
 
 
 def test_lpxdoctor_can_be_installed_from_it(made: Made, tmp_path: Path) -> None:

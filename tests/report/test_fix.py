@@ -12,6 +12,7 @@ from lpxdoctor.fix.outcome import HostResult
 from lpxdoctor.fix.plan import plan
 from lpxdoctor.fix.work import GpuWork
 from lpxdoctor.report import fix, fix_text
+from lpxdoctor.report.encoding import pretty
 from tests.fix.building import CATALOGUE, judged
 from tests.report.schemas import valid
 
@@ -51,7 +52,7 @@ def printed(results: list[HostResult], *, ran: bool = False, recorded: bool = Fa
     ],
 )
 def test_the_document_is_valid_and_has_the_worst_status(results: list[HostResult], status: int) -> None:
-    document = json.loads(fix.as_json(results, (), ran=True))
+    document = json.loads(pretty(fix.document(results, (), ran=True)))
     valid(document, "fix-1")
     assert document["status"] == status
     assert [host["host"] for host in document["hosts"]] == [each.host for each in results]

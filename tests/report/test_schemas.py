@@ -1,6 +1,7 @@
 """The schemas that are published are today's; that real output is valid against them, the tests of each command say."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,11 @@ def test_what_is_published_is_todays(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(document)
     kind = DOCUMENTS[name][1].__name__
     assert document["$ref"].endswith(f"/{kind}")
-    assert str(document["$defs"][kind]["properties"]["schema"].get("enum", [1])) == f"[{name.rpartition('-')[2]}]"
+    root = document["$defs"][kind]
+    assert "schema" in root["required"]
+    assert str(root["properties"]["schema"].get("enum", [1])) == f"[{name.rpartition('-')[2]}]"
+    for told in document["$defs"].values():
+        assert all(re.fullmatch("[a-z][a-z0-9_]*", key) for key in told.get("properties", {})), told
 
 
 def test_the_module_writes_them(tmp_path: Path) -> None:
@@ -41,4 +46,4 @@ def test_what_the_schema_does_not_tell_of_is_found() -> None:
         valid(document, "compare-1")
     row = {"host": "a", "deployment": None, "status": 0, "more": 1}
     with pytest.raises(jsonschema.ValidationError, match="more"):
-        valid({"rows": [row]}, "baselines-1")
+        valid({"schema": 1, "rows": [row]}, "baselines-1")

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lpxdoctor.errors import DoctorError, UsageError
-from lpxdoctor.report.plan import to_json
+from lpxdoctor.report.plan_json import to_json
 from lpxdoctor.sizing.cache import FORMATS
 from lpxdoctor.sizing.card import by_name
 from lpxdoctor.sizing.families import known
