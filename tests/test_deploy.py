@@ -161,7 +161,8 @@ def test_the_substance_of_a_validation_error_is_on_its_next_line() -> None:
         ("ssh: connect to host h port 22: Connection refused", "nothing listens for SSH"),
         ("Host key verification failed.", "is not known here"),
         ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", "is not the one"),
-        ("op@h: Permission denied (publickey).", "ssh-copy-id h"),
+        ("op@10.0.0.5: Permission denied (publickey).", "ssh-copy-id op@10.0.0.5"),
+        ("ssh: connect to host 10.0.0.5 port 2222: Connection refused", "Try: ssh -p 2222 10.0.0.5"),
         ("ssh: Could not resolve hostname h: Name or service not known", "no address is known"),
         ("Task failed: Failed to connect to the host via ssh: Connection to h closed by remote host.", "was cut off"),
         ("Task failed: Failed to connect to the host via ssh: Timeout, server h not responding.", "was cut off"),
@@ -186,6 +187,7 @@ def test_what_ssh_says_is_explained(said: str, told: str) -> None:
         ("no space left on device", "docker_container", "docker system df"),
         ("manifest unknown", "community.docker.docker_image_pull", "--image"),
         ("No package matching", "ansible.builtin.package", "apt-get install python3-requests"),
+        ("Task failed: Missing sudo password", "ansible.builtin.setup", "ansible_become_password"),
     ],
 )
 def test_what_docker_says_is_explained(said: str, action: str, told: str) -> None:

@@ -8,7 +8,7 @@ from lpxdoctor.playbook import State, TaskEvent
 TAIL_LINES = 15
 TAIL_WIDTH = 200
 
-# What ssh says -> what it means and what to do; the first that matches. {host} is the host's name.
+# What ssh says -> what it means and what to do; the first that matches.
 _SSH = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -43,7 +43,7 @@ _SSH = (
     ),
     (
         r"No route to host|Network is unreachable",
-        "no network leads to it.\nIs the address right? Try: ping {address}",
+        "no network leads to it.\nIs the address right? Try: ssh {address}",
     ),
     (
         r"Permission denied",
@@ -51,6 +51,12 @@ _SSH = (
     ),
 )
 
+# What Ansible or sudo says where a user may not become root without being asked, and what to do.
+SUDO = (
+    r"Missing sudo password|sudo: (?:a|no) (?:password|terminal)|interactive authentication is required",
+    """sudo wants a password there.
+Let the user run sudo without one, or set ansible_become_password in a vault.""",
+)
 # What Docker or its modules say -> what it means and what to do.
 _DOCKER = (
     (
@@ -111,6 +117,9 @@ def _cause_of(event: TaskEvent) -> str:
             f"python3-requests, which the Docker modules import, could not be installed: {event.message}\n"
             "Install it there as root: apt-get install python3-requests"
         )
+    known = _matching((SUDO,), event.message)
+    if known:
+        return f"{known}\nIt said: {event.message}"
     known = _matching(_DOCKER, event.message)
     if known:
         return f"{known}\nDocker said: {event.message}"
@@ -151,9 +160,18 @@ def _unreachable(message: str, host: str) -> str:
         message.splitlines()[-1] if message else "",
     )
     if known:
-        told = f"{host} cannot be reached by SSH: {known.format(address=host, host=host)}"
+        told = f"{host} cannot be reached by SSH: {known.format(address=_address(message) or host)}"
         return f"{told}\nssh said: {said}" if said else told
     return f"{host} cannot be reached: {message}"
+
+
+def _address(message: str) -> str:
+    """Return the address that ssh names, which the inventory's name need not be, as ssh takes it; "" for none."""
+    port = re.search(r"connect to host (\S+) port (\d+)", message)
+    if port:
+        return port[1] if port[2] == "22" else f"-p {port[2]} {port[1]}"
+    user = re.search(r"(\S+@\S+): Permission denied", message)
+    return user[1] if user else ""
 
 
 def _matching(table: Sequence[tuple[str, str]], message: str) -> str:

@@ -22,11 +22,7 @@ Wait until it is done (see: ps -C apt-get,dpkg,unattended-upgrade,dnf), then run
         """a repository of packages did not answer, or does not have what is needed.
 Can the host reach it (proxy, mirror)? Mirrors are variables of the roles: --vars FILE.""",
     ),
-    (
-        r"Missing sudo password|sudo: a (?:password|terminal) is required",
-        """sudo wants a password there.
-Let the user run sudo without one, or set ansible_become_password in a vault.""",
-    ),
+    failures.SUDO,
     (
         r"python3?[^\n]*: (?:command )?not found|No such file or directory[^\n]*python|interpreter[^\n]*not found",
         """it has no Python, which Ansible needs there.
