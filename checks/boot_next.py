@@ -30,8 +30,8 @@ def initramfs_allows_nouveau(boot: Boot) -> Iterator[Finding]:
         it when it was made. A blacklist written since then does not count: nouveau takes the cards first, and the
         NVIDIA module finds them taken.
     Fix: see that a line `blacklist nouveau` stands in /etc/modprobe.d, then make the initramfs anew, for every kernel:
-            sudo update-initramfs -u -k all        (Debian, Ubuntu)
-            sudo dracut --force --regenerate-all   (RHEL, Rocky)
+            sudo update-initramfs -u -k all        # Debian, Ubuntu
+            sudo dracut --force --regenerate-all   # RHEL, Rocky
     Source: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (disable nouveau, rebuild the initramfs)
         https://github.com/NVIDIA/gpu-operator/issues/8
     """
@@ -86,8 +86,8 @@ def initramfs_has_other_driver(boot: Boot, driver: Driver) -> Iterator[Finding]:
     Why: that copy is loaded before the one on disk can be, whatever DKMS says is installed. The libraries do not match
         it, and every CUDA program ends with "Driver/library version mismatch", after each reboot again.
     Fix: make the initramfs anew, so that it takes the module that is on disk now:
-            sudo update-initramfs -u -k all        (Debian, Ubuntu)
-            sudo dracut --force --regenerate-all   (RHEL, Rocky)
+            sudo update-initramfs -u -k all        # Debian, Ubuntu
+            sudo dracut --force --regenerate-all   # RHEL, Rocky
     Source: https://manpages.debian.org/bookworm/initramfs-tools/update-initramfs.8.en.html
     """
     _needs_own_kernel(boot)

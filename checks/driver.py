@@ -42,9 +42,9 @@ def not_installed(driver: Driver, boot: Boot) -> Iterator[Finding]:
     Why: no module is loaded or on disk for any kernel, and no driver library or package was found. The container
         image brings CUDA, but never the driver: that is the host's.
     Fix: install it from the distribution's packages, and reboot:
-            sudo ubuntu-drivers install --gpgpu                (Ubuntu)
-            sudo apt-get install nvidia-open                   (Debian, with NVIDIA's repository)
-            sudo dnf module install nvidia-driver:open-dkms    (RHEL and Rocky, with NVIDIA's repository)
+            sudo ubuntu-drivers install --gpgpu                # Ubuntu
+            sudo apt-get install nvidia-open                   # Debian, with NVIDIA's repository
+            sudo dnf module install nvidia-driver:open-dkms    # RHEL and Rocky, with NVIDIA's repository
         Blackwell and newer GPUs run on the open kernel module only, Volta and older not on it.
     Source: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
     """

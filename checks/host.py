@@ -32,7 +32,7 @@ def no_gpu(host: Host, gpus: Gpus) -> Iterator[Finding]:
         f"none of the {len(host.pci)} PCI devices of this machine is an NVIDIA GPU",
         seen=(
             Seen("PCI devices", str(len(host.pci)), "/sys/bus/pci/devices"),
-            Seen("of NVIDIA, no GPU", ", ".join(others) or "none", "vendor 10de"),
+            Seen("NVIDIA, but no GPU", ", ".join(others) or "none", "vendor 10de"),
             Seen("this machine", told(lambda: host.virtualization or "bare metal")),
         ),
     )

@@ -1,5 +1,6 @@
 """What NVML said in, the GPUs as the driver sees them out."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -134,6 +135,12 @@ class Gpus(Fact):
     driver_version: str
     cuda_version: str  # the newest CUDA that the driver carries
     gpus: tuple[Gpu, ...]
+
+    @property
+    def models(self) -> str:
+        """How many of each model: "8 x NVIDIA H200"."""
+        counts = Counter(gpu.name for gpu in self.gpus)
+        return " + ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
 
     @property
     def working(self) -> tuple[Gpu, ...]:

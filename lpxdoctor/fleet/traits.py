@@ -1,6 +1,5 @@
 """What hosts of one fleet should have in common: facts in, one word or two for each such thing out."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
@@ -24,7 +23,7 @@ def traits(facts: _Facts) -> dict[str, str]:
     return {
         **_read(facts, "OS", Host, lambda host: host.os_name),
         **_read(facts, "kernel", Host, lambda host: host.kernel),
-        **_read(facts, "GPUs", Gpus, _models),
+        **_read(facts, "GPUs", Gpus, lambda gpus: gpus.models),
         **_read(facts, "driver", Driver, lambda driver: driver.loaded),
         **_read(facts, "CUDA", Gpus, lambda gpus: gpus.cuda_version),
         **_read(facts, "Fabric Manager", Fabric, lambda fabric: fabric.version or ""),
@@ -33,11 +32,6 @@ def traits(facts: _Facts) -> dict[str, str]:
         **_read(facts, "GPUs in containers", Container, _paths),
         **_read(facts, "engine image", Engines, _images),
     }
-
-
-def _models(gpus: Gpus) -> str:
-    counts = Counter(gpu.name for gpu in gpus.gpus)
-    return " + ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
 
 
 def _paths(container: Container) -> str:

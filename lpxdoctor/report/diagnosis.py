@@ -12,6 +12,7 @@ from lpxdoctor.evaluate import Judgement, Result
 from lpxdoctor.recognize import Recognition
 from lpxdoctor.recognize.questions import Question
 from lpxdoctor.report.text import in_full, signs_of
+from lpxdoctor.report.typed import Typed
 
 _WORDS = {Severity.FAIL: ("cause", "causes"), Severity.WARN: ("warning", "warnings"), Severity.INFO: ("note", "notes")}
 _SHOWN = ("os", "kernel", "gpu", "driver", "docker", "vllm")
@@ -74,7 +75,7 @@ def _brief(result: Result, signs: dict[str, str]) -> RenderableType:
 def _nothing(recognition: Recognition, signs: dict[str, str]) -> Iterator[RenderableType]:
     said = "Nothing in it shows a fault" if recognition.anything else "Nothing in it is known to lpxdoctor"
     yield Text(
-        f"{signs['unknown']} {said}, which does not make the host healthy: a text shows what somebody chose", "bold"
+        f"{signs['unknown']} {said}. The host may be ill: a text shows only what somebody chose to show.", "bold"
     )
     yield ""
 
@@ -83,7 +84,7 @@ def _next(questions: tuple[Question, ...], *, decided: bool) -> Iterator[Rendera
     yield Text("To decide, in this order:" if decided else "What to look at next, in this order:", "bold")
     for question in questions:
         yield Padding(Text(f"{question.layer}: {question.ask}"), (0, 0, 0, 2), expand=False)
-        yield Padding(Text(question.command, "bold"), (0, 0, 0, 6), expand=False)
+        yield Padding(Typed(question.command), (0, 0, 0, 6), expand=False)
     yield ""
 
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +12,8 @@ from rich.text import Text
 from lpxdoctor.evaluate import Judgement
 from lpxdoctor.fix.outcome import HostResult, status
 from lpxdoctor.fix.plan import Plan, Step
-from lpxdoctor.report.text import flowing, signs_of
+from lpxdoctor.report.text import signs_of, told
+from lpxdoctor.report.typed import Typed
 
 _NAMES_SHOWN = 4
 _CHANGES_SHOWN = 5
@@ -71,13 +72,22 @@ def _plan(plans: Sequence[Plan], signs: dict[str, str]) -> Iterator[RenderableTy
         yield Text(f"then checks again: {', '.join(plan.ids)}", "dim")
     for found in plan.by_hand:
         yield _hung("by hand", f"{found.title}  ({found.id})", "yellow")
-        yield from (Padding(Text(flowing(command), "bold"), (0, 0, 0, 9), expand=False) for command in found.do)
+        yield from (
+            Padding(Group(*told(command)) if "\n" in command else Typed(command), (0, 0, 0, 9), expand=False)
+            for command in found.do
+        )
 
 
 def _hung(label: str, text: str, style: str) -> Table:
     """Return a label and a text beside it, whose further lines begin where its first one does."""
     grid = Table.grid(padding=(0, 2))
     grid.add_row(Text(label, style), Text(text, style))
+    return grid
+
+
+def _typed(label: str, words: Sequence[str]) -> Table:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(label, Typed(shlex.join(words)))
     return grid
 
 
@@ -117,7 +127,7 @@ def _row(step: Step, stops: str) -> tuple[str, str, list[str]]:
 
 def _to_type(plans: Sequence[Plan], typed: Sequence[str]) -> Iterator[RenderableType]:
     reboot = ("--reboot",) if any(plan.reboots for plan in plans) else ()
-    yield Text.assemble("Run it: ", (shlex.join((*typed, "--yes", *reboot)), "bold"))
+    yield _typed("Run it:", (*typed, "--yes", *reboot))
     if reboot:
         yield Text("Without --reboot: reboot when it suits you, then type: lpxdoctor fix --resume")
     if any(plan.work.running for plan in plans):
@@ -146,7 +156,7 @@ def _became(result: HostResult, signs: dict[str, str], code: int, typed: Sequenc
     if result.left or result.failure:
         yield from (Text(f"  evidence  {file}", "dim") for file in result.evidence)
     if code and result.after and not result.waiting and not result.failure:
-        yield Text.assemble("  Next: ", (shlex.join(("lpxdoctor", "check", *_where(typed))), "bold"))
+        yield _typed("  Next:", ("lpxdoctor", "check", *_where(typed)))
 
 
 def _afterwards(result: HostResult, signs: dict[str, str]) -> Iterator[RenderableType]:

@@ -6,7 +6,7 @@ from html import escape
 
 from lpxdoctor.report.fleet import ORDER, FleetDocument, HostDocument, causes
 from lpxdoctor.report.json import FindingDocument
-from lpxdoctor.report.names import few, short, value
+from lpxdoctor.report.names import about, few, short, value
 from lpxdoctor.report.text import flowing
 
 _WORDS = {
@@ -99,7 +99,7 @@ def _causes(report: FleetDocument) -> str:
     """Return how many hosts have which cause, and which they are."""
     groups = causes(report.hosts)
     lines = (
-        f'<li>{len(names):,} × <span class="id">{escape(id_)}</span>: {escape(short(names))}</li>'
+        f'<li>{len(names):,} x <span class="id">{escape(id_)}</span>: {escape(short(names))}</li>'
         for id_, names in groups.items()
     )
     return "<h2>Causes</h2>\n<ul>\n" + "\n".join(lines) + "\n</ul>\n" if groups else ""
@@ -201,7 +201,7 @@ def _cause(host: HostDocument) -> str:
     found = [finding for finding in host.report.findings if finding.severity != "info"] if host.report else []
     if found:
         first = found[0]
-        head = f'<span class="id">{escape(first.id)}</span> {escape(_subject(first) + first.message)}'
+        head = f'<span class="id">{escape(first.id)}</span> {escape(about(first.subject, first.message))}'
         more = f' <span class="dim">+{len(found) - 1}</span>' if len(found) > 1 else ""
         return f"<details><summary>{head}{more}</summary>{''.join(map(_finding, found))}</details>"
     if host.report and host.verdict == "unknown":
@@ -220,7 +220,3 @@ def _finding(finding: FindingDocument) -> str:
     )
     shown = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows if text)
     return f'<dl><dt>{escape(finding.title)} <span class="id dim">{escape(finding.id)}</span></dt>{shown}</dl>'
-
-
-def _subject(finding: FindingDocument) -> str:
-    return f"{finding.subject}: " if finding.subject else ""

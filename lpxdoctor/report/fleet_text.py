@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lpxdoctor.report.fleet import ORDER, DriftDocument, FleetDocument, HostDocument, VerdictWord, causes
-from lpxdoctor.report.names import few, short, value
+from lpxdoctor.report.names import about, few, short, value
 from lpxdoctor.report.text import signs_of
 
 _FOLDED_BEYOND = 6  # hosts that are fit, or that share a warning
@@ -134,8 +134,7 @@ def _said(host: HostDocument, names: str = "") -> Text:
         return Text(f"no answer: {host.no_answer.reason}")
     cause = host.cause
     if cause:
-        subject = f"{cause.subject}: " if cause.subject not in cause.message and not names else ""
-        return Text.assemble((cause.id, "bold"), "  ", names or subject + cause.message)
+        return Text.assemble((cause.id, "bold"), "  ", names or about(cause.subject, cause.message))
     report = host.report
     if host.verdict == "unknown" and report:
         reasons = Counter(check.reason for check in report.unknown)

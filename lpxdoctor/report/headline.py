@@ -1,6 +1,5 @@
 """A host's facts in, the few words out that tell a person which host this is and whether it is fit to serve."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
@@ -16,22 +15,22 @@ F = TypeVar("F", bound=Fact)
 Facts = Mapping[type[Fact], Fact]
 
 
-def headline(facts: Facts, times: str) -> list[str]:
-    """Return what this host is, outermost first; what could not be read is left out. times is the sign in "8 x"."""
+def headline(facts: Facts) -> list[str]:
+    """Return what this host is, outermost first; what could not be read is left out."""
     return [
         *_say(facts, Host, lambda host: host.os_name),
         *_say(facts, Host, lambda host: f"kernel {host.kernel}"),
-        *_say(facts, Gpus, lambda gpus: _models(gpus, times)),
+        *_say(facts, Gpus, lambda gpus: gpus.models),
         *_say(facts, Driver, lambda driver: f"driver {driver.loaded}" if driver.loaded else ""),
         *_say(facts, Container, lambda container: f"Docker {container.version}" if container.version else ""),
     ]
 
 
-def fitness(facts: Facts, times: str) -> str:
+def fitness(facts: Facts) -> str:
     """Return the reasons to trust the host: its GPUs, driver, CUDA, and the ways in which containers see the GPUs."""
     return ", ".join(
         [
-            *_say(facts, Gpus, lambda gpus: _models(gpus, times)),
+            *_say(facts, Gpus, lambda gpus: gpus.models),
             *_say(facts, Gpus, lambda gpus: f"driver {gpus.driver_version}"),
             *_say(facts, Gpus, lambda gpus: f"CUDA {gpus.cuda_version}"),
             *_say(facts, Container, _paths),
@@ -47,11 +46,6 @@ def outlook(facts: Facts) -> list[str]:
 def _paths(container: Container) -> str:
     paths = container.working_paths
     return f"GPUs seen in a container by {' and '.join(paths)}" if paths else ""
-
-
-def _models(gpus: Gpus, times: str) -> str:
-    counts = Counter(gpu.name for gpu in gpus.gpus)
-    return " + ".join(f"{count} {times} {name}" for name, count in counts.items())
 
 
 def _say(facts: Facts, kind: type[F], words: Callable[[F], str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Many host names in, one short list out, as pdsh and Slurm read it: gpu-[001-011,013],head; digests too."""
+"""Names in, and how a report writes them out: many hosts as pdsh and Slurm read them, gpu-[001-011,013],head."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -28,6 +28,11 @@ def few(names: Sequence[str], width: int, more: str) -> str:
 def value(text: str) -> str:
     """Return a fact's value with the digests in it as short as Docker shows them."""
     return _DIGEST.sub(r"\1", text)
+
+
+def about(subject: str, message: str) -> str:
+    """Return a finding's message, with what it is about before it where it does not name that itself."""
+    return message if subject in message else f"{subject}: {message}"
 
 
 def _group(before: str, width: int, after: str, numbers: Sequence[int]) -> str:

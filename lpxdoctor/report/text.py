@@ -12,7 +12,9 @@ from rich.text import Text
 from lpxdoctor.check import Finding, Severity
 from lpxdoctor.evaluate import Judgement, Result, State, Verdict
 from lpxdoctor.report.headline import fitness, headline, outlook
+from lpxdoctor.report.names import about
 from lpxdoctor.report.steps import commands, fix, has_playbook, steps
+from lpxdoctor.report.typed import Typed
 
 _WARNINGS_SHOWN = 3
 _SEVERAL = 2
@@ -38,11 +40,11 @@ def render(judgement: Judgement, console: Console, *, seconds: float | None = No
 
 def signs_of(console: Console) -> dict[str, str]:
     """Return the signs that the console's encoding has: a GBK or ASCII terminal lacks the usual ones."""
-    usual = {"fail": "✗", "warn": "!", "info": "i", "ok": "✓", "unknown": "?", "dot": "·", "times": "×", "more": "…"}
+    usual = {"fail": "✗", "warn": "!", "info": "i", "ok": "✓", "unknown": "?", "dot": "·", "more": "…"}
     try:
         "".join(usual.values()).encode(console.encoding)
     except (UnicodeEncodeError, LookupError):
-        return {**usual, "fail": "X", "ok": "OK", "dot": "-", "times": "x", "more": "..."}
+        return {**usual, "fail": "X", "ok": "OK", "dot": "-", "more": "..."}
     return usual
 
 
@@ -52,12 +54,10 @@ def _blocks(
     """Yield the report from top to bottom."""
     verdict = judgement.verdict
     if verdict in (Verdict.HEALTHY, Verdict.WARNING):
-        yield Text(
-            f"{signs['ok']} {judgement.host} is fit to serve: {fitness(judgement.facts, signs['times'])}", "green"
-        )
+        yield Text(f"{signs['ok']} {judgement.host} is fit to serve: {fitness(judgement.facts)}", "green")
         yield from (Text(f"  {line}") for line in outlook(judgement.facts))
     else:
-        yield Text(f" {signs['dot']} ".join([judgement.host, *headline(judgement.facts, signs["times"])]), "bold")
+        yield Text(f" {signs['dot']} ".join([judgement.host, *headline(judgement.facts)]), "bold")
     failures = [result for result in judgement.found if result.severity is Severity.FAIL]
     for result in failures:
         yield ""
@@ -80,15 +80,14 @@ def in_full(judgement: Judgement, result: Result, signs: dict[str, str]) -> Iter
     check = result.check
     yield _title(result, signs)
     for finding in result.findings:
-        subject = f"{finding.subject}: " if finding.subject else ""
-        yield Padding(Text(subject + finding.message), (0, 0, 0, 4), expand=False)
+        yield Padding(Text(about(finding.subject, finding.message)), (0, 0, 0, 4), expand=False)
         if finding.seen:
             yield Padding(_seen(finding), (0, 0, 0, 4), expand=False)
-    yield _labelled("Why", Text(flowing(check.why)))
+    yield _labelled("Why", Group(*told(check.why)))
     yield _labelled("Do", Group(*_todo(judgement, result)))
     confirm = tuple(dict.fromkeys(line for finding in result.findings for line in finding.confirm))
     if confirm:
-        yield _labelled("Sure", Group(*(Text(line) for line in confirm)))
+        yield _labelled("Sure", Group(*(Typed(line, "") for line in confirm)))
     waiting = judgement.blocked_by(check.id)
     if waiting:
         ids = ", ".join(waiting[:_IDS_SHOWN]) + (f", {signs['more']}" if len(waiting) > _IDS_SHOWN else "")
@@ -96,12 +95,12 @@ def in_full(judgement: Judgement, result: Result, signs: dict[str, str]) -> Iter
         yield Padding(Text(f"{len(waiting)} {noun} for this one ({ids})", "dim"), (0, 0, 0, 2), expand=False)
 
 
-def _todo(judgement: Judgement, result: Result) -> Iterator[Text]:
+def _todo(judgement: Judgement, result: Result) -> Iterator[RenderableType]:
     """Yield what to type: the playbook's command before what it is by hand."""
     typed = commands(result)
-    by_hand = [Text(command, "bold") for command in typed] or [Text(flowing(result.check.cure))]
+    by_hand = [Typed(command) for command in typed] or told(result.check.cure)
     if has_playbook(judgement, result):
-        yield Text(fix([result.check.id]), "bold")
+        yield Typed(fix([result.check.id]))
         yield Text("or by hand:", "dim")
     yield from by_hand
 
@@ -113,10 +112,17 @@ def _in_all(judgement: Judgement) -> Iterator[RenderableType]:
         return
     grid = Table.grid(padding=(0, 2))
     for number, step in enumerate(rows, 1):
-        grid.add_row(Text(f"  {number}"), Text(step, "bold"))
+        grid.add_row(Text(f"  {number}"), Typed(step))
     yield ""
     yield Text("For all of them, in this order:", "bold")
     yield grid
+
+
+def told(text: str) -> Iterator[RenderableType]:
+    """Yield a docstring's section, its commands so that they can be copied."""
+    for line in flowing(text).splitlines():
+        command = line.strip()
+        yield Padding(Typed(command, ""), (0, 0, 0, 4), expand=False) if line != command else Text(line)
 
 
 def flowing(text: str) -> str:
@@ -161,8 +167,7 @@ def _others(
             yield ""
             yield _title(result, signs)
             for finding in result.findings[:1]:
-                subject = f"{finding.subject}: " if finding.subject else ""
-                yield Padding(Text(subject + finding.message), (0, 0, 0, 4), expand=False)
+                yield Padding(Text(about(finding.subject, finding.message)), (0, 0, 0, 4), expand=False)
             shown += 1
     left = [result for result in others if result.severity is Severity.WARN][shown:]
     if left and not verbose:
