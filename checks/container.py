@@ -2,19 +2,9 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts import daemon_json, toolkit
 from lpxdoctor.facts.container import Container
-from lpxdoctor.facts.daemon import Daemon
-
-
-def _docker(container: Container) -> Daemon:
-    if container.daemon is None:
-        raise NotApplicable("no Docker answers on this host")
-    if container.daemon.podman:
-        raise NotApplicable("Podman answers in Docker's place")
-    return container.daemon
-
 
 # --- does it answer ---------------------------------------------------------------------------------------------------
 
@@ -156,7 +146,7 @@ def daemon_not_restarted(container: Container) -> Iterator[Finding]:
     Source: https://github.com/NVIDIA/deepops/issues/1109;
         https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
     """
-    live, file = _docker(container), container.settings
+    live, file = container.docker, container.settings
     if container.hands_over:
         return
     runtimes = Seen("runtimes of the running Docker", ", ".join(sorted(live.runtimes)), "docker info")
@@ -187,7 +177,7 @@ def settings_not_live(container: Container) -> Iterator[Finding]:
     Fix: decide which is meant, make the file say it, and restart Docker at a time that suits you.
     Source: https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
     """
-    live, file = _docker(container), container.settings
+    live, file = container.docker, container.settings
     if file is None or file.error:
         return
     pairs = (
@@ -219,7 +209,7 @@ def runtime_program_missing(container: Container) -> Iterator[Finding]:
         Docker.
     Source: https://github.com/NVIDIA/nvidia-container-runtime/issues/98
     """
-    live = _docker(container)
+    live = container.docker
     program = live.runtimes.get(live.default_runtime, "")
     name = program.rpartition("/")[2]
     # Where the listings look; a program elsewhere may well be there.

@@ -2,17 +2,10 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts.container import Container
-from lpxdoctor.facts.daemon import Daemon
 from lpxdoctor.facts.passthrough import Trial
 from lpxdoctor.knowledge import container as releases
-
-
-def _docker(container: Container) -> Daemon:
-    if container.daemon is None:
-        raise NotApplicable("no Docker answers on this host")
-    return container.daemon
 
 
 def _refused(container: Container, *names: str) -> Trial | None:
@@ -35,7 +28,7 @@ def cdi_off(container: Container) -> Iterator[Finding]:
     Source: https://docs.docker.com/reference/cli/dockerd/#enable-cdi-devices;
         https://github.com/NixOS/nixpkgs/issues/339999
     """
-    live, refused = _docker(container), _refused(container, "cdi-off")
+    live, refused = container.answering, _refused(container, "cdi-off")
     if refused and container.gpu_specs and not live.cdi_dirs:
         on_disk = container.settings.cdi if container.settings else None
         seen = (
@@ -56,7 +49,7 @@ def ldconfig_missing(container: Container) -> Iterator[Finding]:
     Fix: sudo nvidia-ctk config --set nvidia-container-cli.ldconfig=@/sbin/ldconfig --in-place
     Source: https://github.com/NVIDIA/nvidia-container-toolkit
     """
-    _docker(container)
+    _ = container.answering  # without one there is nothing to ask
     refused = _refused(container, "ldconfig-missing")
     if refused and refused.known:
         where = container.config.path if container.config else "no config.toml"
@@ -77,7 +70,7 @@ def toolkit_before_cgroups(container: Container) -> Iterator[Finding]:
         with systemd.unified_cgroup_hierarchy=0 (cgroup v1) is the last resort.
     Source: https://github.com/pop-os/beta/issues/289; https://github.com/NVIDIA/nvidia-container-toolkit/issues/396
     """
-    live, refused = _docker(container), _refused(container, "device-filter-refused")
+    live, refused = container.answering, _refused(container, "device-filter-refused")
     old = releases.has("cgroup-v2", container.toolkit) is False and live.cgroup_version == "2"
     if refused or (old and not container.proven and not container.has_cdi):
         seen = (

@@ -25,13 +25,11 @@ def cdi_missing(container: Container) -> Iterator[Finding]:
         nvidia-cdi-refresh.service does it at every boot: sudo systemctl enable --now nvidia-cdi-refresh.path
     Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
     """
-    if container.daemon is None:
-        raise NotApplicable("no Docker answers on this host")
-    if not container.daemon.cdi_dirs:
+    if not container.answering.cdi_dirs:
         raise NotApplicable("this Docker has no CDI, or has it off")
     if not container.gpu_specs and "nvidia-ctk" in container.programs and not container.proven:
         seen = (
-            Seen("directories", ", ".join(container.daemon.cdi_dirs), "docker info"),
+            Seen("directories", ", ".join(container.answering.cdi_dirs), "docker info"),
             Seen("of nvidia.com/gpu", "none"),
         )
         yield Finding("no CDI specification of a GPU", seen=seen, do=(_GENERATE,))

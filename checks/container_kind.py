@@ -2,17 +2,8 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts.container import Container
-from lpxdoctor.facts.daemon import Daemon
-
-
-def _docker(container: Container) -> Daemon:
-    if container.daemon is None:
-        raise NotApplicable("no Docker answers on this host")
-    if container.daemon.podman:
-        raise NotApplicable("Podman answers in Docker's place")
-    return container.daemon
 
 
 @check("container.docker-from-snap", Severity.FAIL, layer="deployment", after=["cuda.init-fails"])
@@ -25,7 +16,7 @@ def docker_from_snap(container: Container) -> Iterator[Finding]:
         volumes of the snap lie below /var/snap/docker and are not taken along.
     Source: https://github.com/canonical/docker-snap/issues/148; https://github.com/NVIDIA/nvidia-docker/issues/1637
     """
-    live = _docker(container)
+    live = container.docker
     if live.flavor == "snap" and container.trials and not container.proven:
         refusal = Seen("Docker", container.trials[0].reason, container.trials[0].command)
         yield Finding(
@@ -42,7 +33,7 @@ def docker_desktop(container: Container) -> Iterator[Finding]:
     Fix: docker context use default, with Docker Engine installed beside Desktop.
     Source: https://docs.docker.com/desktop/features/gpu/
     """
-    live = _docker(container)
+    live = container.docker
     if live.flavor == "desktop" and container.trials and not container.proven:
         yield Finding(
             "no path hands a GPU over to a container", seen=(Seen("Docker", live.operating_system, live.server),)
@@ -60,7 +51,7 @@ def cgroups_closed_to_rootless(container: Container) -> Iterator[Finding]:
     Source: https://github.com/NVIDIA/nvidia-docker/issues/1155;
         https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html (rootless mode)
     """
-    live, config = _docker(container), container.config
+    live, config = container.docker, container.config
     if live.rootless and config and not config.no_cgroups and not container.hands_over:
         seen = (Seen("Docker", "rootless", "docker info"), Seen("no-cgroups", "false", config.path))
         yield Finding("no-cgroups is not set for a rootless Docker", seen=seen)
@@ -75,7 +66,7 @@ def cgroups_left_alone(container: Container) -> Iterator[Finding]:
     Fix: sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place
     Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/381
     """
-    live, config = _docker(container), container.config
+    live, config = container.docker, container.config
     hooked = [trial for trial in container.tried if trial.path != "CDI" and trial.started]
     if config and config.no_cgroups and not live.rootless and hooked and not container.proven:
         seen = (
@@ -95,7 +86,7 @@ def gpus_for_everybody(container: Container) -> Iterator[Finding]:
         set accept-nvidia-visible-devices-envvar-when-unprivileged = false in the toolkit's config.toml.
     Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
     """
-    live = _docker(container)
+    live = container.docker
     if "nvidia" in live.default_runtime:
         yield Finding(
             f"Docker's default runtime is {live.default_runtime}",

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
-from lpxdoctor.facts.symptoms import NOBODY, Symptoms
+from lpxdoctor.check import Finding, Seen, Severity, check
+from lpxdoctor.facts.symptoms import Symptoms
 
 
 @check("container.image-not-pulled", Severity.WARN, layer="deployment")
@@ -17,7 +17,5 @@ def image_not_pulled(symptoms: Symptoms) -> Iterator[Finding]:
         docker load.
     Source: https://docs.docker.com/docker-hub/usage/; https://docs.docker.com/engine/daemon/proxy/
     """
-    if symptoms.symptoms is None:
-        raise NotApplicable(NOBODY)
     for symptom in symptoms.of("container.image-not-pulled"):
         yield Finding(symptom.meaning, seen=(Seen("told", symptom.words),), confirm=symptom.ask)

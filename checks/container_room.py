@@ -22,8 +22,7 @@ def disk_too_small(container: Container, engines: Engines, policy: Policy) -> It
         daemon.json, or containerd's root, to a larger disk.
     Source: https://github.com/vllm-project/vllm/issues/17163; https://docs.docker.com/engine/release-notes/29/
     """
-    if not container.daemon:
-        raise NotApplicable("no Docker answers on this host")
+    _ = container.answering  # without one nothing is pulled
     if any(engine.wants_gpu for engine in engines.engines):
         raise NotApplicable("an engine's image is on this host already")
     for disk in container.disks:
@@ -46,9 +45,8 @@ def proxy_unknown_to_docker(container: Container) -> Iterator[Finding]:
     Fix: set "proxies" in daemon.json, or Environment=HTTPS_PROXY=... in a drop-in of docker.service, and restart it.
     Source: https://docs.docker.com/engine/daemon/proxy/
     """
-    if not container.daemon:
-        raise NotApplicable("no Docker answers on this host")
-    if container.proxies and not container.daemon.proxy:
+    live = container.answering
+    if container.proxies and not live.proxy:
         seen = (
             Seen("for logins", ", ".join(container.proxies), PROXIES.path),
             Seen("for Docker", "none", "docker info"),
@@ -67,8 +65,7 @@ def security_denials(container: Container, host: Host) -> Iterator[Finding]:
     Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/33;
         https://github.com/NVIDIA/nvidia-container-toolkit/issues/210
     """
-    if not container.daemon:
-        raise NotApplicable("no Docker answers on this host")
+    _ = container.answering  # without one there is no container
     denials = log_matches(host.kernel_log, r"(?:avc:\s+denied|apparmor=\"DENIED\").*nvidia")
     if denials:
         yield Finding(f"{len(denials)} denials name nvidia", seen=(Seen("last", denials[-1].strip()[:300], "dmesg"),))

@@ -3,22 +3,12 @@
 from collections.abc import Iterator
 
 from lpxdoctor import knowledge
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts import toolkit
 from lpxdoctor.facts.container import CHAR_LINKS, Container
-from lpxdoctor.facts.daemon import Daemon
 from lpxdoctor.facts.driver import Driver
 from lpxdoctor.facts.engine import Engines
 from lpxdoctor.knowledge import container as releases
-
-
-def _docker(container: Container) -> Daemon:
-    if container.daemon is None:
-        raise NotApplicable("no Docker answers on this host")
-    if container.daemon.podman:
-        raise NotApplicable("Podman answers in Docker's place")
-    return container.daemon
-
 
 # --- the toolkit ------------------------------------------------------------------------------------------------------
 
@@ -39,7 +29,7 @@ def toolkit_missing(container: Container) -> Iterator[Finding]:
         sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker
     Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
     """
-    _docker(container)
+    _ = container.docker  # without it there is nothing to hand GPUs to
     if (
         container.hands_over
         or container.gpu_specs
@@ -71,7 +61,7 @@ def runtime_not_registered(container: Container) -> Iterator[Finding]:
     Fix: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker
     Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/150
     """
-    live = _docker(container)
+    live = container.docker
     on_disk = dict(container.settings.runtimes) if container.settings else {}
     if container.hands_over or any("nvidia" in program for program in (*live.runtimes.values(), *on_disk.values())):
         return
@@ -184,7 +174,7 @@ def reload_loses_gpus(container: Container, engines: Engines) -> Iterator[Findin
     Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/48;
         https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
     """
-    if _docker(container).cgroup_driver != "systemd":
+    if container.docker.cgroup_driver != "systemd":
         return
     for engine in engines.engines:
         hooked = ("gpus" in engine.gpu_requests and container.gpus_by_cdi is False) or (
@@ -209,7 +199,7 @@ def device_links_missing(container: Container, driver: Driver) -> Iterator[Findi
     Fix: sudo nvidia-ctk system create-dev-char-symlinks --create-all, and the udev rule that NVIDIA describes with it.
     Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
     """
-    live = _docker(container)
+    live = container.docker
     numbers = [node for node in container.nodes if node.major == 195]
     if releases.has("links-device-numbers", knowledge.version(driver.loaded)) is not False:
         return

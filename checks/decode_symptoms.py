@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
-from lpxdoctor.facts.symptoms import NOBODY, Symptoms
+from lpxdoctor.check import Finding, Seen, Severity, check
+from lpxdoctor.facts.symptoms import Symptoms
 
 # A GPU that is held back or gone explains any slowness, and so does an engine that does not serve.
 _HELD_BACK = ("gpu.lost", "gpu.hardware-slowdown", "gpu.power-brake", "gpu.thermal-slowdown")
@@ -11,8 +11,6 @@ _NOT_SERVING = ("engine.not-running", "engine.not-healthy")
 
 
 def _told(symptoms: Symptoms, check_id: str) -> Iterator[Finding]:
-    if symptoms.symptoms is None:
-        raise NotApplicable(NOBODY)
     for symptom in symptoms.of(check_id):
         yield Finding(symptom.meaning, seen=(Seen("told", symptom.words),), confirm=symptom.ask)
 

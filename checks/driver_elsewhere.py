@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
-from lpxdoctor.facts.symptoms import NOBODY, Symptoms
+from lpxdoctor.check import Finding, Seen, Severity, check
+from lpxdoctor.facts.symptoms import Symptoms
 
 
 def _told(symptoms: Symptoms, check_id: str) -> Iterator[Finding]:
-    if symptoms.symptoms is None:
-        raise NotApplicable(NOBODY)
     for symptom in symptoms.of(check_id):
         yield Finding(symptom.meaning, seen=(Seen("told", symptom.words),), confirm=symptom.ask)
 

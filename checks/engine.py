@@ -10,12 +10,6 @@ from lpxdoctor.facts.host import Host, log_matches
 from lpxdoctor.policy import Policy
 
 
-def _all(engines: Engines) -> tuple[Engine, ...]:
-    if not engines.engines:
-        raise NotApplicable("no engine is in a container of this host")
-    return engines.engines
-
-
 def _inspect(engine: Engine, what: str, value: str) -> Seen:
     return Seen(what, value, f"docker inspect {engine.name}")
 
@@ -37,7 +31,7 @@ def killed_for_memory(engines: Engines, host: Host) -> Iterator[Finding]:
         CONSTRAINT_MEMCG is the container's limit.
     Source: https://docs.docker.com/engine/containers/resource_constraints/
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.up or not (engine.oom_killed or engine.killed):
             continue
         lines = () if engine.oom_killed else log_matches(host.kernel_log, f"oom-kill:.*{engine.id}")
@@ -58,7 +52,7 @@ def killed(engines: Engines) -> Iterator[Finding]:
     Fix: docker start NAME, or docker rm NAME where it is no longer wanted; docker stop -t 60 gives it more time.
     Source: https://docs.docker.com/reference/cli/docker/container/stop/
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.killed:
             yield Finding(f"{engine.name} ended by SIGKILL", engine.name, (_inspect(engine, "exit code", "137"),))
 
@@ -72,7 +66,7 @@ def not_running(engines: Engines, container: Container) -> Iterator[Finding]:
     Fix: docker logs --tail 200 NAME, from the first error on: the last line is mostly a consequence.
     Source: https://docs.docker.com/reference/cli/docker/container/inspect/
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         # A known cause has a check of its own, and so has a host that hands no GPU over.
         waits = engine.wants_gpu and bool(container.tried) and not container.proven
         if engine.fails and not engine.up and engine.unexplained and not waits:
@@ -95,7 +89,7 @@ def not_healthy(engines: Engines, policy: Policy) -> Iterator[Finding]:
     Fix: docker logs --tail 200 NAME; then docker restart NAME.
     Source: https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         reply = engine.replies.get("/health")
         late = engine.up and (engine.up_s or 0) > policy.limits.engine_start_s
         silent = late and reply is not None and reply.status is None
@@ -115,7 +109,7 @@ def still_starting(engines: Engines, policy: Policy) -> Iterator[Finding]:
     Fix: wait, and look at docker logs -f NAME.
     Source: https://docs.vllm.ai/en/latest/design/torch_compile.html
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         reply = engine.replies.get("/health")
         if engine.up and reply and reply.status is None and (engine.up_s or 0) <= policy.limits.engine_start_s:
             seen = (
@@ -133,7 +127,7 @@ def stopped(engines: Engines) -> Iterator[Finding]:
     Fix: docker start NAME, or docker rm NAME where it is no longer wanted.
     Source: https://docs.docker.com/reference/cli/docker/container/stop/
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.stopped:
             yield Finding(
                 f"{engine.name} was stopped", engine.name, (_inspect(engine, "exit code", str(engine.exit_code)),)
@@ -149,7 +143,7 @@ def restarted(engines: Engines) -> Iterator[Finding]:
     Fix: docker logs NAME holds what it said before it ended; docker inspect NAME when that was.
     Source: https://docs.docker.com/engine/containers/start-containers-automatically/
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.up and engine.restarts:
             yield Finding(
                 f"{engine.name} was started again {engine.restarts} times",
@@ -168,7 +162,7 @@ def other_model_served(engines: Engines) -> Iterator[Finding]:
     Fix: curl http://ADDRESS/v1/models, and compare --served-model-name and the published ports.
     Source: https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         wanted = engine.option("--served-model-name") or engine.model
         ready = engine.replies.get("/health")
         if wanted and engine.up and ready and ready.status == 200 and wanted not in engine.served:
@@ -190,7 +184,7 @@ def gpu_memory_taken(engines: Engines, gpus: Gpus, policy: Policy) -> Iterator[F
     Fix: end the process that holds the memory, or lower --gpu-memory-utilization.
     Source: https://docs.vllm.ai/en/latest/configuration/conserving_memory.html
     """
-    down = [engine for engine in _all(engines) if engine.wants_gpu and not engine.up]
+    down = [engine for engine in engines.some if engine.wants_gpu and not engine.up]
     if not down or any(engine.up and engine.wants_gpu for engine in engines.engines):
         raise NotApplicable("no engine waits for the GPUs of this host")
     for gpu in gpus.working:
@@ -212,7 +206,7 @@ def shared_memory_small(engines: Engines, policy: Policy) -> Iterator[Finding]:
     Fix: recreate it with --ipc=host or --shm-size=16g.
     Source: https://docs.vllm.ai/en/stable/deployment/docker/; https://github.com/vllm-project/vllm/issues/6574
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         small = engine.shm_bytes < policy.limits.shm_mib << 20
         if engine.ranks > 1 and engine.ipc != "host" and small:
             seen = (

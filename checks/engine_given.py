@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts.engine import Engine, Engines
 from lpxdoctor.facts.messages import Match
 
@@ -10,15 +10,6 @@ _REFUSED = (
     *("argument-unknown", "argument-refused", "architecture-unknown", "tokenizer-class-unknown", "weights-do-not-fit"),
     *("context-longer-than-model", "batch-smaller-than-context", "quantization-does-not-fit"),
 )
-
-
-def _ended(engines: Engines, *names: str) -> Iterator[tuple[Engine, Match]]:
-    """Yield each engine that fails for a cause of one of these names."""
-    if not engines.engines:
-        raise NotApplicable("no engine is in a container of this host")
-    for engine in engines.engines:
-        if engine.fails and engine.cause and engine.cause.name in names:
-            yield engine, engine.cause
 
 
 def _finding(engine: Engine, cause: Match, *more: Seen, do: tuple[str, ...] = ()) -> Finding:
@@ -35,7 +26,7 @@ def model_gated(engines: Engines) -> Iterator[Finding]:
         is no token or a wrong one, 403 a token without access.
     Source: https://huggingface.co/docs/hub/models-gated
     """
-    for engine, cause in _ended(engines, "model-gated"):
+    for engine, cause in engines.ended("model-gated"):
         token = "given" if "HF_TOKEN" in engine.environment else "not given"
         yield _finding(
             engine, cause, Seen("model", engine.model), Seen("HF_TOKEN", token, f"docker inspect {engine.name}")
@@ -54,7 +45,7 @@ def model_not_found(engines: Engines) -> Iterator[Finding]:
         HF_HUB_OFFLINE=1, or name a mirror (HF_ENDPOINT) or the proxy (HTTPS_PROXY).
     Source: https://github.com/vllm-project/vllm/issues/8262
     """
-    for engine, cause in _ended(engines, "model-not-found", "hub-unreachable"):
+    for engine, cause in engines.ended("model-not-found", "hub-unreachable"):
         mounts = ", ".join(mount.target for mount in engine.mounts) or "none"
         yield _finding(
             engine, cause, Seen("model", engine.model), Seen("mounts", mounts, f"docker inspect {engine.name}")
@@ -70,7 +61,7 @@ def port_in_use(engines: Engines) -> Iterator[Finding]:
         engine's own processes and must not be the port of its API.
     Source: https://github.com/vllm-project/vllm/issues/8638
     """
-    for engine, cause in _ended(engines, "port-in-use"):
+    for engine, cause in engines.ended("port-in-use"):
         yield _finding(engine, cause, do=("sudo ss -ltnp",))
 
 
@@ -83,7 +74,7 @@ def arguments_refused(engines: Engines) -> Iterator[Finding]:
     Fix: compare with docker run --rm IMAGE --help; for a new architecture take a newer image.
     Source: https://docs.vllm.ai/en/latest/cli/serve.html; https://docs.vllm.ai/en/latest/models/supported_models.html
     """
-    for engine, cause in _ended(engines, *_REFUSED):
+    for engine, cause in engines.ended(*_REFUSED):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
@@ -95,5 +86,5 @@ def disk_full(engines: Engines) -> Iterator[Finding]:
     Fix: df -h and docker system df show which; docker image prune frees images that nothing uses.
     Source: https://docs.docker.com/engine/manage-resources/pruning/
     """
-    for engine, cause in _ended(engines, "disk-full"):
+    for engine, cause in engines.ended("disk-full"):
         yield _finding(engine, cause, do=("df -h", "docker system df"))

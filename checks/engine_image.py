@@ -2,17 +2,11 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts.engine import Engine, Engines
 from lpxdoctor.knowledge import images
 
 _HUB_CACHE = ("/root/.cache", "/home/vllm/.cache")
-
-
-def _all(engines: Engines) -> tuple[Engine, ...]:
-    if not engines.engines:
-        raise NotApplicable("no engine is in a container of this host")
-    return engines.engines
 
 
 def _inspect(engine: Engine, what: str, value: str) -> Seen:
@@ -28,7 +22,7 @@ def image_not_pinned(engines: Engines) -> Iterator[Finding]:
     Fix: name it by digest: docker inspect --format '{{index .RepoDigests 0}}' IMAGE, and use what that prints.
     Source: https://docs.docker.com/build/building/best-practices/#pin-base-image-versions
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.digests and not engine.pinned:
             seen = (
                 _inspect(engine, "image", engine.image),
@@ -45,7 +39,7 @@ def image_moved(engines: Engines) -> Iterator[Finding]:
     Fix: recreate it now, at a time that you choose, or pin the image that it runs by digest.
     Source: https://docs.docker.com/reference/cli/docker/container/inspect/
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.tag_id and engine.tag_id != engine.image_id:
             seen = (
                 _inspect(engine, "runs", engine.image_id[:19]),
@@ -64,7 +58,7 @@ def image_not_the_pinned(engines: Engines) -> Iterator[Finding]:
     Source: images/vllm.toml
     """
     pinned = {image.tag: image.digest for image in images.load()}
-    for engine in _all(engines):
+    for engine in engines.some:
         digest = pinned.get(engine.image.partition("@")[0])
         if digest and engine.digests and not any(each.endswith(digest) for each in engine.digests):
             seen = (Seen("runs", engine.digests[0], "docker image inspect"), Seen("pinned", digest, "images/vllm.toml"))
@@ -81,7 +75,7 @@ def model_not_kept(engines: Engines) -> Iterator[Finding]:
         with its revision, and mount that.
     Source: https://docs.vllm.ai/en/stable/deployment/docker/
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         from_hub = bool(engine.model) and not engine.model.startswith(("/", ".", "~"))
         places = (
             *_HUB_CACHE,

@@ -2,20 +2,11 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts.engine import Engine, Engines
 from lpxdoctor.facts.messages import Match
 
 _PASSTHROUGH = "container.gpu-not-visible"
-
-
-def _ended(engines: Engines, *names: str) -> Iterator[tuple[Engine, Match]]:
-    """Yield each engine that fails for a cause of one of these names."""
-    if not engines.engines:
-        raise NotApplicable("no engine is in a container of this host")
-    for engine in engines.engines:
-        if engine.fails and engine.cause and engine.cause.name in names:
-            yield engine, engine.cause
 
 
 def _finding(engine: Engine, cause: Match, *more: Seen) -> Finding:
@@ -36,7 +27,7 @@ def installation_mixed(engines: Engines) -> Iterator[Finding]:
         bring its torch (pip install vllm, nothing before it).
     Source: https://docs.vllm.ai/en/latest/getting_started/installation/gpu.html
     """
-    for engine, cause in _ended(engines, "installation-mixed", "architecture-not-inspected"):
+    for engine, cause in engines.ended("installation-mixed", "architecture-not-inspected"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
@@ -50,7 +41,7 @@ def compiler_missing(engines: Engines) -> Iterator[Finding]:
         torch's version with CUDA_HOME set.
     Source: https://docs.vllm.ai/en/latest/usage/troubleshooting.html
     """
-    for engine, cause in _ended(engines, "compiler-missing"):
+    for engine, cause in engines.ended("compiler-missing"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
@@ -64,7 +55,7 @@ def image_of_other_architecture(engines: Engines) -> Iterator[Finding]:
         it.
     Source: https://docs.docker.com/build/building/multi-platform/
     """
-    for engine, cause in _ended(engines, "image-of-other-architecture"):
+    for engine, cause in engines.ended("image-of-other-architecture"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
@@ -78,7 +69,7 @@ def nvml_not_on_jetson(engines: Engines) -> Iterator[Finding]:
         falls back to CUDA itself.
     Source: https://github.com/vllm-project/vllm/issues/9728
     """
-    for engine, cause in _ended(engines, "nvml-not-on-jetson"):
+    for engine, cause in engines.ended("nvml-not-on-jetson"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
@@ -95,7 +86,7 @@ def mig_uuid_not_understood(engines: Engines) -> Iterator[Finding]:
         CUDA_VISIBLE_DEVICES=0 or leave it away; or take a version that maps UUIDs.
     Source: https://github.com/vllm-project/vllm/issues/41848
     """
-    for engine, cause in _ended(engines, "mig-uuid-not-understood"):
+    for engine, cause in engines.ended("mig-uuid-not-understood"):
         visible = engine.environment.get("CUDA_VISIBLE_DEVICES", "not set")
         yield _finding(engine, cause, Seen("CUDA_VISIBLE_DEVICES", visible, f"docker inspect {engine.name}"))
 
@@ -109,7 +100,7 @@ def gpu_id_unknown(engines: Engines) -> Iterator[Finding]:
     Fix: nvidia-smi -L lists what there is; recreate the container with one of these.
     Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
     """
-    for engine, cause in _ended(engines, "gpu-id-unknown"):
+    for engine, cause in engines.ended("gpu-id-unknown"):
         yield _finding(engine, cause)
 
 
@@ -121,7 +112,7 @@ def forked_after_cuda(engines: Engines) -> Iterator[Finding]:
     Fix: -e VLLM_WORKER_MULTIPROC_METHOD=spawn, and the program's start under `if __name__ == "__main__":`.
     Source: https://docs.vllm.ai/en/latest/usage/troubleshooting.html
     """
-    for engine, cause in _ended(engines, "forked-after-cuda"):
+    for engine, cause in engines.ended("forked-after-cuda"):
         yield _finding(engine, cause)
 
 
@@ -135,7 +126,7 @@ def kernel_fault(engines: Engines) -> Iterator[Finding]:
         program it is the card after all.
     Source: https://docs.nvidia.com/deploy/xid-errors/ (13, 31)
     """
-    for engine, cause in _ended(engines, "kernel-fault"):
+    for engine, cause in engines.ended("kernel-fault"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
@@ -151,7 +142,7 @@ def weights_broken(engines: Engines) -> Iterator[Finding]:
     Fix: fetch the model anew (hf download MODEL --revision REVISION), and compare sizes and checksums with its page.
     Source: https://huggingface.co/docs/safetensors; https://git-lfs.com
     """
-    for engine, cause in _ended(engines, "weights-broken"):
+    for engine, cause in engines.ended("weights-broken"):
         yield _finding(engine, cause, Seen("model", engine.model))
 
 
@@ -165,7 +156,7 @@ def directory_closed(engines: Engines) -> Iterator[Finding]:
         and VLLM_CACHE_ROOT to one that it may write.
     Source: https://docs.docker.com/engine/storage/bind-mounts/
     """
-    for engine, cause in _ended(engines, "directory-closed"):
+    for engine, cause in engines.ended("directory-closed"):
         yield _finding(engine, cause, Seen("user", engine.user or "root", f"docker inspect {engine.name}"))
 
 
@@ -179,7 +170,7 @@ def model_wants_own_code(engines: Engines) -> Iterator[Finding]:
         knows the architecture itself.
     Source: https://huggingface.co/docs/transformers/custom_models
     """
-    for engine, cause in _ended(engines, "wants-own-code"):
+    for engine, cause in engines.ended("wants-own-code"):
         yield _finding(engine, cause, Seen("model", engine.model))
 
 
@@ -191,5 +182,5 @@ def too_many_open_files(engines: Engines) -> Iterator[Finding]:
     Fix: recreate it with --ulimit nofile=65536:65536, or set default-ulimits in daemon.json.
     Source: https://docs.docker.com/engine/release-notes/29/
     """
-    for engine, cause in _ended(engines, "too-many-open-files"):
+    for engine, cause in engines.ended("too-many-open-files"):
         yield _finding(engine, cause)

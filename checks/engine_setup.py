@@ -2,14 +2,8 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts.engine import Engine, Engines
-
-
-def _all(engines: Engines) -> tuple[Engine, ...]:
-    if not engines.engines:
-        raise NotApplicable("no engine is in a container of this host")
-    return engines.engines
 
 
 def _inspect(engine: Engine, what: str, value: str) -> Seen:
@@ -26,7 +20,7 @@ def open_to_network(engines: Engines) -> Iterator[Finding]:
         in an --env-file. The key guards /v1 alone: /tokenize, /metrics and others stay open.
     Source: https://docs.vllm.ai/en/latest/usage/security.html
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.up and engine.exposed and engine.guarded is False:
             seen = (
                 _inspect(engine, "listens on", ", ".join(engine.exposed)),
@@ -43,7 +37,7 @@ def key_in_arguments(engines: Engines) -> Iterator[Finding]:
     Fix: hand it over as VLLM_API_KEY in an --env-file of mode 0600, or in a mounted file, and make a new key.
     Source: https://docs.vllm.ai/en/latest/usage/security.html
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.has("--api-key"):
             yield Finding(
                 f"{engine.name} is started with --api-key",
@@ -60,7 +54,7 @@ def development_mode(engines: Engines) -> Iterator[Finding]:
     Fix: take VLLM_SERVER_DEV_MODE out of its environment and recreate it.
     Source: https://docs.vllm.ai/en/latest/usage/security.html
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.environment.get("VLLM_SERVER_DEV_MODE", "0") not in ("", "0"):
             yield Finding(
                 f"{engine.name} has VLLM_SERVER_DEV_MODE set",
@@ -77,7 +71,7 @@ def privileged(engines: Engines) -> Iterator[Finding]:
     Fix: recreate it without --privileged, with --device nvidia.com/gpu=all or --gpus all.
     Source: https://docs.docker.com/engine/containers/run/#runtime-privilege-and-linux-capabilities
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.privileged:
             yield Finding(f"{engine.name} is privileged", engine.name, (_inspect(engine, "Privileged", "true"),))
 
@@ -90,7 +84,7 @@ def no_restart_policy(engines: Engines) -> Iterator[Finding]:
     Fix: docker update --restart unless-stopped NAME
     Source: https://docs.docker.com/engine/containers/start-containers-automatically/
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.up and engine.restart_policy == "no":
             do = (f"docker update --restart unless-stopped {engine.name}",)
             yield Finding(
@@ -107,7 +101,7 @@ def no_health_check(engines: Engines) -> Iterator[Finding]:
     Fix: recreate it with --health-cmd "curl -fs http://127.0.0.1:8000/health" --health-start-period 20m
     Source: https://github.com/vllm-project/vllm/issues/4867
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.up and not engine.healthcheck:
             yield Finding(f"{engine.name} has no health check", engine.name, (_inspect(engine, "Healthcheck", "none"),))
 
@@ -123,7 +117,7 @@ def eager_mode(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/Project-MONAI/VLM-Surgical-Agent-Framework/issues/5;
         https://docs.vllm.ai/en/latest/design/cuda_graphs.html
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         if engine.wants_gpu and engine.has("--enforce-eager"):
             yield Finding(
                 f"{engine.name} is started with --enforce-eager",
@@ -141,7 +135,7 @@ def driver_capabilities_narrow(engines: Engines) -> Iterator[Finding]:
     Fix: -e NVIDIA_DRIVER_CAPABILITIES=compute,utility
     Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
     """
-    for engine in _all(engines):
+    for engine in engines.some:
         value = engine.environment.get("NVIDIA_DRIVER_CAPABILITIES", "")
         asked = {word.strip() for word in value.split(",")}
         missing = {"compute", "utility"} - asked

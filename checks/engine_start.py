@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts.engine import Engine, Engines
 from lpxdoctor.facts.messages import Match
 
@@ -19,15 +19,6 @@ _NOT_HANDED_OVER = (
         "ldconfig-missing",
     ),
 )
-
-
-def _ended(engines: Engines, *names: str) -> Iterator[tuple[Engine, Match]]:
-    """Yield each engine that fails for a cause of one of these names."""
-    if not engines.engines:
-        raise NotApplicable("no engine is in a container of this host")
-    for engine in engines.engines:
-        if engine.fails and engine.cause and engine.cause.name in names:
-            yield engine, engine.cause
 
 
 def _finding(engine: Engine, cause: Match, *more: Seen, do: tuple[str, ...] = ()) -> Finding:
@@ -53,7 +44,7 @@ def fabric_not_ready(engines: Engines) -> Iterator[Finding]:
         grep -A3 Fabric must say Completed.
     Source: https://github.com/NVIDIA/gpu-operator/issues/2781; https://github.com/dstackai/dstack/issues/2348
     """
-    for engine, cause in _ended(engines, "fabric-not-ready"):
+    for engine, cause in engines.ended("fabric-not-ready"):
         yield _finding(engine, cause)
 
 
@@ -68,7 +59,7 @@ def compat_library_shadows_driver(engines: Engines) -> Iterator[Finding]:
         where it is mounted there; or take an image in which the compat directory is an opt-in.
     Source: https://github.com/gpustack/gpustack/issues/4678; https://github.com/vllm-project/vllm/pull/33992
     """
-    for engine, cause in _ended(engines, "compat-library-shadows-driver"):
+    for engine, cause in engines.ended("compat-library-shadows-driver"):
         yield _finding(
             engine,
             cause,
@@ -89,7 +80,7 @@ def driver_too_old(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/vllm-project/vllm/issues/5635; https://github.com/vllm-project/vllm/issues/5510;
         https://docs.nvidia.com/deploy/cuda-compatibility/
     """
-    for engine, cause in _ended(engines, "driver-too-old", "forward-compatibility-refused", "ptx-too-new"):
+    for engine, cause in engines.ended("driver-too-old", "forward-compatibility-refused", "ptx-too-new"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
@@ -102,7 +93,7 @@ def driver_broken(engines: Engines) -> Iterator[Finding]:
     Fix: docker restart the engine, once nvidia-smi works on the host.
     Source: https://github.com/saharmor/dalle-playground/issues/104
     """
-    for engine, cause in _ended(engines, "library-mismatch", "driver-not-loaded"):
+    for engine, cause in engines.ended("library-mismatch", "driver-not-loaded"):
         yield _finding(engine, cause, do=("nvidia-smi", f"docker restart {engine.name}"))
 
 
@@ -120,7 +111,7 @@ def started_without_gpu(engines: Engines) -> Iterator[Finding]:
         either.
     Source: https://github.com/vllm-project/vllm/issues/27268
     """
-    for engine, cause in _ended(engines, "no-gpu-in-container", *_NOT_HANDED_OVER):
+    for engine, cause in engines.ended("no-gpu-in-container", *_NOT_HANDED_OVER):
         asked = Seen("asks for GPUs by", ", ".join(engine.gpu_requests) or "nothing", f"docker inspect {engine.name}")
         yield _finding(engine, cause, asked)
 
@@ -135,7 +126,7 @@ def lost_its_gpu(engines: Engines) -> Iterator[Finding]:
         or pass each /dev/nvidia* node by --device; "native.cgroupdriver=cgroupfs" in daemon.json is the last resort.
     Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
     """
-    for engine, cause in _ended(engines, "gpu-lost-by-container", "gpu-denied"):
+    for engine, cause in engines.ended("gpu-lost-by-container", "gpu-denied"):
         yield _finding(engine, cause, do=(f"docker restart {engine.name}",))
 
 
@@ -152,7 +143,7 @@ def no_code_for_gpu(engines: Engines) -> Iterator[Finding]:
         compute capability 7.5 one of vLLM 0.19 or older, and below 7.0 another engine.
     Source: https://github.com/vllm-project/vllm/issues/16307; https://github.com/vllm-project/vllm/issues/1936
     """
-    for engine, cause in _ended(engines, "no-kernel-image"):
+    for engine, cause in engines.ended("no-kernel-image"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
@@ -167,7 +158,7 @@ def number_format_unsupported(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/vllm-project/vllm/issues/946;
         https://docs.vllm.ai/en/latest/features/quantization/supported_hardware.html
     """
-    for engine, cause in _ended(engines, "number-format-unsupported"):
+    for engine, cause in engines.ended("number-format-unsupported"):
         yield _finding(engine, cause, _option(engine, "--dtype"), _option(engine, "--quantization", "-q"))
 
 
@@ -179,7 +170,7 @@ def split_impossible(engines: Engines) -> Iterator[Finding]:
     Fix: set --tensor-parallel-size to a number that divides the heads and is no larger than the GPUs in the container.
     Source: https://docs.vllm.ai/en/latest/serving/parallelism_scaling.html
     """
-    for engine, cause in _ended(engines, "more-ranks-than-gpus", "heads-not-divisible"):
+    for engine, cause in engines.ended("more-ranks-than-gpus", "heads-not-divisible"):
         yield _finding(engine, cause, _option(engine, "--tensor-parallel-size", "-tp"))
 
 
@@ -191,7 +182,7 @@ def shared_memory_ran_out(engines: Engines) -> Iterator[Finding]:
     Fix: recreate it with --ipc=host, or with --shm-size=16g.
     Source: https://github.com/vllm-project/vllm/issues/1710; https://docs.vllm.ai/en/stable/deployment/docker/
     """
-    for engine, cause in _ended(engines, "shared-memory-too-small"):
+    for engine, cause in engines.ended("shared-memory-too-small"):
         size = Seen("/dev/shm", f"{engine.shm_bytes >> 20} MiB", f"docker inspect {engine.name}")  # noqa: S108
         yield _finding(engine, cause, size, Seen("--ipc", engine.ipc))
 
@@ -207,7 +198,7 @@ def gpus_do_not_talk(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html;
         https://github.com/NVIDIA/nccl/issues/2079
     """
-    for engine, cause in _ended(engines, "nccl-failed", "nccl-no-interface", "nccl-multicast", "peer-access-refused"):
+    for engine, cause in engines.ended("nccl-failed", "nccl-no-interface", "nccl-multicast", "peer-access-refused"):
         yield _finding(engine, cause, Seen("ranks", str(engine.ranks)))
 
 
@@ -224,7 +215,7 @@ def memory_held_by_others(engines: Engines) -> Iterator[Finding]:
         --gpu-memory-utilization below the share that is free.
     Source: https://github.com/vllm-project/vllm/issues/20305
     """
-    for engine, cause in _ended(engines, "memory-held-by-others"):
+    for engine, cause in engines.ended("memory-held-by-others"):
         yield _finding(engine, cause, _option(engine, "--gpu-memory-utilization"), do=("nvidia-smi",))
 
 
@@ -239,7 +230,7 @@ def context_exceeds_kv_cache(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/vllm-project/vllm/issues/34076;
         https://docs.vllm.ai/en/latest/configuration/conserving_memory.html
     """
-    for engine, cause in _ended(engines, "context-exceeds-kv-cache", "no-kv-cache-memory"):
+    for engine, cause in engines.ended("context-exceeds-kv-cache", "no-kv-cache-memory"):
         possible = cause.values.get("possible", "")
         do = (f"recreate {engine.name} with --max-model-len {possible}",) if possible else ()
         yield _finding(engine, cause, _option(engine, "--max-model-len"), do=do)
@@ -256,5 +247,5 @@ def out_of_gpu_memory(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/vllm-project/vllm/issues/57475;
         https://docs.vllm.ai/en/latest/configuration/conserving_memory.html
     """
-    for engine, cause in _ended(engines, "out-of-memory"):
+    for engine, cause in engines.ended("out-of-memory"):
         yield _finding(engine, cause, _option(engine, "--gpu-memory-utilization"), _option(engine, "--max-num-seqs"))

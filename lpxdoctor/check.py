@@ -8,6 +8,10 @@ from enum import Enum
 from functools import cached_property
 from typing import Generic, Literal, ParamSpec, get_type_hints
 
+from lpxdoctor.facts.fact import NotApplicable
+
+__all__ = ("CHAIN", "Check", "Finding", "Layer", "NotApplicable", "Proof", "Seen", "Severity", "check")
+
 P = ParamSpec("P")
 
 # Where in the chain a fault lies; each is judged before the next is blamed.
@@ -23,10 +27,6 @@ class Severity(Enum):
     FAIL = "fail"  # it breaks something now, or surely at the next start
     WARN = "warn"  # it will break something, or slows it
     INFO = "info"  # worth knowing; the host is healthy with it
-
-
-class NotApplicable(Exception):  # noqa: N818 - it is an answer, raised to leave a generator early
-    """The check has no meaning on this host; str() of it says why."""
 
 
 @dataclass(frozen=True)

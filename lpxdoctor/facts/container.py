@@ -15,7 +15,7 @@ from lpxdoctor.facts.cdi import Spec
 from lpxdoctor.facts.daemon import Daemon, daemon
 from lpxdoctor.facts.daemon_json import Settings, Unit
 from lpxdoctor.facts.driver import DPKG, NODES, RPM
-from lpxdoctor.facts.fact import Fact, known
+from lpxdoctor.facts.fact import Fact, NotApplicable, known
 from lpxdoctor.facts.nodes import Node
 from lpxdoctor.facts.packages import Package
 from lpxdoctor.facts.passthrough import Trial
@@ -87,6 +87,20 @@ class Container(Fact):
     proxies: tuple[str, ...]  # the variables that name one for every login
     untried: str  # why no path was tried, "" where they were
     trials: tuple[Trial, ...]
+
+    @property
+    def answering(self) -> Daemon:
+        """The Docker that answers, or Podman in its place; raises NotApplicable where neither does."""
+        if self.daemon is None:
+            raise NotApplicable("no Docker answers on this host")
+        return self.daemon
+
+    @property
+    def docker(self) -> Daemon:
+        """The Docker that answers; raises NotApplicable where none does, or Podman in its place."""
+        if self.answering.podman:
+            raise NotApplicable("Podman answers in Docker's place")
+        return self.answering
 
     @property
     def version(self) -> str:

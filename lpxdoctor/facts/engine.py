@@ -1,7 +1,7 @@
 """What Docker and the engines themselves say in; every inference engine in a container of this host out."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from lpxdoctor.evidence import Evidence, Probe, Unreadable
 from lpxdoctor.facts import docker_inspect, messages
 from lpxdoctor.facts.container import DOCKER
-from lpxdoctor.facts.fact import Fact, known
+from lpxdoctor.facts.fact import Fact, NotApplicable, known
 from lpxdoctor.facts.messages import Match
 
 _SIGKILL, _SIGTERM = 137, 143  # exit codes of a container whose first process ended by that signal
@@ -197,6 +197,19 @@ class Engines(Fact):
     probes: ClassVar[tuple[Probe, ...]] = (DOCKER,)
 
     engines: tuple[Engine, ...]
+
+    @property
+    def some(self) -> tuple[Engine, ...]:
+        """The engines, at least one; raises NotApplicable where there is none."""
+        if not self.engines:
+            raise NotApplicable("no engine is in a container of this host")
+        return self.engines
+
+    def ended(self, *causes: str) -> Iterator[tuple[Engine, Match]]:
+        """Yield each engine that fails for a cause of one of these names; raise NotApplicable where there is none."""
+        for engine in self.some:
+            if engine.fails and engine.cause and engine.cause.name in causes:
+                yield engine, engine.cause
 
     @classmethod
     def parse(cls, evidence: Evidence) -> "Engines":

@@ -9,6 +9,10 @@ from lpxdoctor.evidence import Evidence, Probe, Unreadable
 T = TypeVar("T")
 
 
+class NotApplicable(Exception):  # noqa: N818 - it is an answer, raised to leave a check early
+    """What was asked has no meaning on this host; str() of it says why."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fact:
     """A layer's facts. Reading a field that could not be read raises Unreadable with the probe's own reason.

@@ -6,10 +6,9 @@ from typing import Any
 
 from lpxdoctor.evidence import Answer, Evidence
 from lpxdoctor.facts import messages
-from lpxdoctor.facts.fact import Fact, known
+from lpxdoctor.facts.fact import Fact, NotApplicable, known
 
 KEY = "told"  # in evidence; no probe asks for it
-NOBODY = "nobody told of a symptom: lpxdoctor diagnose --symptom takes one"
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,10 @@ class Symptoms(Fact):
     symptoms: tuple[Symptom, ...] | None  # None where nobody told anything
 
     def of(self, check: str) -> tuple[Symptom, ...]:
-        """Return the symptoms that a check explains."""
-        return tuple(symptom for symptom in self.symptoms or () if symptom.check == check)
+        """Return the symptoms that a check explains; raise NotApplicable where nobody told of any."""
+        if self.symptoms is None:
+            raise NotApplicable("nobody told of a symptom: lpxdoctor diagnose --symptom takes one")
+        return tuple(symptom for symptom in self.symptoms if symptom.check == check)
 
     @classmethod
     def parse(cls, evidence: Evidence) -> "Symptoms":
