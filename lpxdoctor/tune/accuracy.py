@@ -4,10 +4,16 @@ Two measures. Perplexity: how likely the engine holds the same given text, token
 steers it, so it tells little drifts of any model, also one with random weights. Agreement: how far greedy answers go
 the same way; it goes through decoding as users do, but one near-tie ends it, so it counts only where the first engine
 was sure of its answers.
+
+Both are taken of prompts that run alone, which others cannot move, and in a crowd: there are faults of graphs and
+kernels that only batches show (pytorch/torchtitan#3668: CUDA graphs of steps that mix prompts and decoding).
 """
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 
 import msgspec
@@ -19,6 +25,8 @@ from lpxdoctor.policy import Tune
 from lpxdoctor.tune.completions import Said, answered, scored
 
 _ANSWER_TOKENS = 32
+_CROWD_MOST = 256  # each is a thread here
+_SCORERS = 2  # few at a time, so that their prompts are computed while the crowd decodes
 
 
 class Prompts(msgspec.Struct, frozen=True):
@@ -28,12 +36,22 @@ class Prompts(msgspec.Struct, frozen=True):
     prompts: tuple[str, ...]
 
 
+class Crowd(msgspec.Struct, frozen=True):
+    """What an engine made of the set while so many requests ran at once; empty, and why says it, where it failed."""
+
+    at_once: int
+    answered: tuple[Said, ...] = ()
+    scored: tuple[Said, ...] = ()
+    why: str = ""
+
+
 class Answers(msgspec.Struct, frozen=True):
     """What one engine made of the set; empty, and why says it, where it does not tell probabilities."""
 
     answered: tuple[Said, ...]
     scored: tuple[Said, ...]
     why: str = ""
+    crowd: Crowd = Crowd(0)
 
     @property
     def sureness(self) -> float:
@@ -68,8 +86,8 @@ def read(path: Path) -> Prompts:
     return Prompts(path.name, prompts)
 
 
-def asked(there: Endpoint, model: str, prompts: Prompts, is_stopped: Callable[[], bool]) -> Answers:
-    """Put the set to an engine, one prompt after the other: in a batch, others would move near-ties."""
+def asked(there: Endpoint, model: str, prompts: Prompts, at_once: int, is_stopped: Callable[[], bool]) -> Answers:
+    """Put the set to an engine, one prompt after the other, and once more with at_once answers under way."""
 
     def each(ask: Callable[[str], Said]) -> tuple[tuple[Said, ...], str]:
         try:
@@ -77,9 +95,26 @@ def asked(there: Endpoint, model: str, prompts: Prompts, is_stopped: Callable[[]
         except MeasureError as error:
             return (), str(error)
 
-    said, why = each(lambda prompt: answered(there, model, prompt, _ANSWER_TOKENS))
-    told, why_not = each(lambda prompt: scored(there, model, prompt))
-    return Answers(said, told, why_not or why)
+    answers, scores = partial(answered, there, model, tokens=_ANSWER_TOKENS), partial(scored, there, model)
+    said, why = each(answers)
+    told, why_not = each(scores)
+    crowd = Crowd(0)
+    if told and at_once > 1 and not is_stopped():
+        crowd = _crowd(answers, scores, prompts.prompts, min(at_once, _CROWD_MOST))
+    return Answers(said, told, why_not or why, crowd)
+
+
+def _crowd(
+    answers: Callable[[str], Said], scores: Callable[[str], Said], prompts: Sequence[str], at_once: int
+) -> Crowd:
+    """Have at_once answers run together, and the prompts scored meanwhile: steps then mix prompts and decoding."""
+    with ThreadPoolExecutor(at_once) as crowd, ThreadPoolExecutor(_SCORERS) as scorers:
+        said = crowd.map(answers, islice(cycle(prompts), at_once))
+        told = scorers.map(scores, prompts)
+        try:
+            return Crowd(at_once, tuple(said), tuple(told))
+        except MeasureError as error:
+            return Crowd(at_once, why=str(error))
 
 
 def compared(first: Answers, now: Answers, policy: Tune) -> Accuracy:
@@ -89,14 +124,35 @@ def compared(first: Answers, now: Answers, policy: Tune) -> Accuracy:
     rise, wrong = _rise(first, now)
     if not wrong and rise is None and not counts:
         wrong = "its answers could not be judged: the engine tells no probabilities of prompts, and was not sure"
-    if not wrong and rise is not None and not rise <= policy.perplexity_rise:  # also where it is not a number
-        wrong = f"perplexity rose by {rise:.1%}, more than {policy.perplexity_rise:.0%}"
-    if not wrong and counts and agreement is not None and agreement < policy.agreement:
-        wrong = f"only {agreement:.0%} of the greedy tokens are the same, less than {policy.agreement:.0%}"
+    wrong = wrong or _drifted(rise, agreement if counts else None, policy) or _blind(first, now)
+    if not wrong and first.crowd.scored:
+        wrong = _wrong_in_a_crowd(first.crowd, now.crowd, policy, counts=counts)
     return Accuracy(rise, agreement, counts, wrong)
 
 
-def _rise(first: Answers, now: Answers) -> tuple[float | None, str]:
+def _wrong_in_a_crowd(first: Crowd, now: Crowd, policy: Tune, *, counts: bool) -> str:
+    rise, wrong = _rise(first, now)
+    wrong = wrong or _drifted(rise, _agreement(first.answered, now.answered) if counts else None, policy)
+    wrong = wrong or _blind(first, now)
+    return wrong and f"among {first.at_once} at once {wrong}"
+
+
+def _blind(first: Answers | Crowd, now: Answers | Crowd) -> str:
+    """Return that an engine chose tokens without a probability where the first engine did not, else ""."""
+    before, after = (any(math.isnan(one) for said in each.answered for one in said.logprobs) for each in (first, now))
+    return "the probabilities of its own tokens are no numbers" if after and not before else ""
+
+
+def _drifted(rise: float | None, agreement: float | None, policy: Tune) -> str:
+    """Return what is beyond the policy, "" where nothing is."""
+    if rise is not None and not rise <= policy.perplexity_rise:  # also where it is not a number
+        return f"perplexity rose by {rise:.1%}, more than {policy.perplexity_rise:.0%}"
+    if agreement is not None and agreement < policy.agreement:
+        return f"only {agreement:.0%} of the greedy tokens are the same, less than {policy.agreement:.0%}"
+    return ""
+
+
+def _rise(first: Answers | Crowd, now: Answers | Crowd) -> tuple[float | None, str]:
     """Return how much the perplexity rose, and what forbids to say so."""
     if not first.scored:
         return None, ""

@@ -21,6 +21,7 @@ _INTERACTIVE, _CROWDED = 32, 256  # requests at once
 _SERVERS = 4
 _SEVERAL = 2
 _CAPTURED = 512  # tokens of the largest step that a CUDA graph is made for, by default
+_LITTLE = 0.02  # of the time, which is no more than what a candidate has to gain
 _GRAPH_FLAGS = ("--enforce-eager", "--compilation-config", "-cc", "-O", "--cudagraph-capture-sizes")
 
 
@@ -69,22 +70,6 @@ def _weights(situation: Situation) -> Iterator[Candidate]:
             yield _skip(step, own if plan.model.weights.scheme else f"{plan.card.name} has no better than {name}")
 
 
-def _mode(situation: Situation) -> Iterator[Candidate]:
-    step, most = "performance-mode", situation.most
-    mode = "interactivity" if most <= _INTERACTIVE else "throughput" if most >= _CROWDED else ""
-    settings = Settings(("--performance-mode", mode)) if mode else Settings()
-    if "--performance-mode" in situation.flags:
-        yield _skip(step, "the recipe chooses one")
-    elif not mode:
-        yield _skip(step, f"{most} at once are neither few nor many: balanced, which is the default, is for them")
-    elif why := _lacks(situation, "0.17.0"):
-        yield _skip(step, why, settings)
-    else:
-        few = "a CUDA graph for every batch size to 32, and kernels for latency"
-        many = "twice the sequences and tokens a step"
-        yield Candidate(step=step, settings=settings, reason=few if mode == "interactivity" else many)
-
-
 def _compiled(situation: Situation) -> Iterator[Candidate]:
     step = "compilation"
     if "--enforce-eager" not in situation.flags:
@@ -102,7 +87,7 @@ def _graphs(situation: Situation) -> Iterator[Candidate]:
     Those of Hopper can (FlashAttention 3); elsewhere vLLM would go back to its default. FULL: vLLM's CUDAGraphMode.
     """
     step, plan = "cuda-graphs", situation.plan
-    mixed = situation.first.input_len + situation.most
+    mixed, held_up = situation.first.input_len + situation.most, _held_up(situation)
     given = next((flag for flag in _GRAPH_FLAGS if flag in situation.flags), "")
     if given:
         yield _skip(step, f"the recipe has {given}")
@@ -116,10 +101,41 @@ def _graphs(situation: Situation) -> Iterator[Candidate]:
         yield _skip(step, f"a step with a prompt has {mixed} tokens, and graphs are made for {_CAPTURED} at most")
     elif why := _lacks(situation, "0.11.0"):
         yield _skip(step, why)
+    elif held_up is not None and held_up < _LITTLE:
+        yield _skip(step, f"steps with a prompt hold the others up for {held_up:.1%} of the time only")
     else:
         settings = Settings(("--compilation-config", json.dumps({"cudagraph_mode": "FULL"})))
-        reason = f"a step with a prompt in it has {mixed} tokens: one graph with attention in it, not one a layer"
+        cost = "" if held_up is None else f", and such steps hold the others up for {held_up:.0%} of the time"
+        reason = f"a step with a prompt in it has {mixed} tokens{cost}: one graph with attention in it, not one a layer"
         yield Candidate(step=step, settings=settings, reason=reason)
+
+
+def _held_up(situation: Situation) -> float | None:
+    """Return the share of the time by which steps that are longer than most hold answers up, at the most at once.
+
+    Steps that compute a prompt besides are those. None where it is the front end that makes chunks come unevenly.
+    """
+    rung = max(situation.first.rungs, key=lambda rung: rung.concurrency)
+    mean, usual = rung.itl_ms.mean, rung.itl_ms.p50
+    if not mean or usual is None or (rung.tokens_per_chunk or 1.0) >= _LUMPS:
+        return None
+    return max(1 - usual / mean, 0.0)
+
+
+def _mode(situation: Situation) -> Iterator[Candidate]:
+    step, most = "performance-mode", situation.most
+    mode = "interactivity" if most <= _INTERACTIVE else "throughput" if most >= _CROWDED else ""
+    settings = Settings(("--performance-mode", mode)) if mode else Settings()
+    if "--performance-mode" in situation.flags:
+        yield _skip(step, "the recipe chooses one")
+    elif not mode:
+        yield _skip(step, f"{most} at once are neither few nor many: balanced, which is the default, is for them")
+    elif why := _lacks(situation, "0.17.0"):
+        yield _skip(step, why, settings)
+    else:
+        few = "a CUDA graph for every batch size to 32, and kernels for latency"
+        many = "twice the sequences and tokens a step"
+        yield Candidate(step=step, settings=settings, reason=few if mode == "interactivity" else many)
 
 
 def _scheduling(situation: Situation) -> Iterator[Candidate]:
@@ -233,9 +249,9 @@ def _speculation(situation: Situation) -> Iterator[Candidate]:
 RULES: Mapping[str, Callable[[Situation], Iterator[Candidate]]] = {
     "given": _given,
     "weights": _weights,
-    "performance-mode": _mode,
     "compilation": _compiled,
     "cuda-graphs": _graphs,
+    "performance-mode": _mode,
     "scheduling": _scheduling,
     "front-end": _front_end,
     "kv-cache": _cache,

@@ -43,7 +43,8 @@ class Measuring:
             UsageError: the plan does not fit the model.
         """
         with reached(where, model=None, key_file=self.key_file) as there, sampled(local=there.is_local) as sampler:
-            answers = asked(there.endpoint, there.model.id, self.prompts, self.hooks.is_stopped)
+            most = max(self.plan.concurrencies)
+            answers = asked(there.endpoint, there.model.id, self.prompts, most, self.hooks.is_stopped)
             known = self._with_record(there, settings)
             profile = measure(known, self.plan, sampler, self.hooks, self.on_rung)
             if profile is not None and self.plan.requests is None and not self.hooks.is_stopped():
