@@ -1,4 +1,4 @@
-"""Start the children that answer probes: a command, a program or a function in, its pid and output pipes out.
+"""Start the children that answer probes, and tell what one does: a command or function in, its pid and pipes out.
 
 Standard library alone and Python 3.9 syntax: it is sent to managed hosts. Each child has a session of its own.
 
@@ -63,6 +63,18 @@ def start_function(work: Callable[[], None]) -> tuple[int, list[int]]:
     for _, write in pairs:
         os.close(write)
     return pid, [read for read, _ in pairs]
+
+
+def state_of(pid: int) -> str:
+    """Return what a process that does not end is doing: its state and, where it may be read, the kernel's function."""
+    task = Path("/proc") / str(pid)
+    try:
+        state = (task / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        function = (task / "wchan").read_text(encoding="utf-8").strip("0")
+    except (OSError, IndexError):
+        return f"process {pid}"
+    where = f" in the kernel's {function}" if function else ""
+    return f"process {pid} in {'uninterruptible sleep (D)' if state == 'D' else f'state {state}'}{where}"
 
 
 def _environment() -> dict[str, str]:

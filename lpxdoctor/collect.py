@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable
 
-from lpxdoctor.child import start_command, start_function, start_program
+from lpxdoctor.child import start_command, start_function, start_program, state_of
 from lpxdoctor.evidence import Answer, Command, Evidence, File, Glob, Http, Listing, Probe, Program
 from lpxdoctor.reading import CAP_BYTES, mask, read_probe, refused
 
@@ -200,7 +200,7 @@ class _Run:
         if job.status is not None and (not job.open_fds or job.killed_at or self._drained(job)):
             self._finish(job, now)
         elif job.killed_at and now > job.killed_at + _GRACE_S:
-            self._finish(job, now, left=_state_of(job.pid))
+            self._finish(job, now, left=state_of(job.pid))
         elif not job.killed_at and job.probes and now > job.asked_at + job.probes[0].timeout_s:
             job.killed_at = now
             _kill(job.pid)
@@ -269,14 +269,3 @@ def _ended(status: int | None) -> str:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _state_of(pid: int) -> str:
-    """Say what a process that does not die is doing: its state and, where it may be read, the kernel function."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-        function = Path(f"/proc/{pid}/wchan").read_text(encoding="utf-8")
-    except (OSError, IndexError):
-        return f"process {pid}"
-    sleeping = "uninterruptible sleep (D)" if state == "D" else f"state {state}"
-    return f"process {pid} is in {sleeping}" + (f" in {function}" if function.strip("0") else "")

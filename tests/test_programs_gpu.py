@@ -79,3 +79,16 @@ def test_without_the_binding_nothing_is_known_and_the_reason_is_said() -> None:
 @pytest.mark.parametrize("path", PROGRAMS.values(), ids=lambda path: path.name)
 def test_the_programs_run_on_the_oldest_python_of_a_host(path: Path) -> None:
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+
+
+@pytest.mark.parametrize("function", ["ended", "give_up_loading"])
+def test_cuda_s_program_which_stands_alone_in_an_image_guards_itself_as_nvml_s_does(function: str) -> None:
+    """cuda.py is a copy there: the probe image holds one file."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in PROGRAMS.values()]
+    (one, other) = (
+        [ast.unparse(line) for line in each.body if not isinstance(line, ast.Expr) or isinstance(line.value, ast.Call)]
+        for tree in trees
+        for each in tree.body
+        if isinstance(each, ast.FunctionDef) and each.name == function
+    )
+    assert one == other
