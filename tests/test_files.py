@@ -1,13 +1,13 @@
 """Files that people name: read with a reason where that fails, and written whole, through links and into devices."""
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
 
 from lpxdoctor import files
 from lpxdoctor.errors import UsageError
+from tests.beside import beside
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,9 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
-    pipe, read = tmp_path / "pipe", list[bytes]()
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
-    reader.start()
-    files.write_whole(pipe, b"told")
-    reader.join()
-    assert read == [b"told"]
+    with beside(pipe.read_bytes) as read:
+        files.write_whole(pipe, b"told")
+    assert read.result() == b"told"
     assert pipe.is_fifo()

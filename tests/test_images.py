@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -27,6 +26,7 @@ from tokenizers import Tokenizer
 
 from lpxdoctor import bundled
 from lpxdoctor.knowledge import images
+from tests.beside import beside
 from tests.lab import registry
 from tests.lab.engine import docker
 from tests.lab.registry import Registry
@@ -209,10 +209,11 @@ def issuer(directory: Path) -> Generator[str]:
         def log_request(self, code: object = "-", size: object = "-") -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/token"
-        server.shutdown()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, beside(server.serve_forever):
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/token"
+        finally:
+            server.shutdown()
 
 
 def test_pin_gets_the_token_that_a_registry_asks_for(lab_image: str, tmp_path: Path) -> None:
@@ -228,7 +229,7 @@ def test_pin_gets_the_token_that_a_registry_asks_for(lab_image: str, tmp_path: P
             digest = asking.push(lab_image, "engine").partition("@")[2]
             file = catalogue_of(tmp_path / "vllm.toml", f"{asking.address}/engine:pushed", f"sha256:{'0' * 64}")
             with pytest.raises(urllib.error.HTTPError, match="401"):
-                urllib.request.urlopen(f"http://{asking.address}/v2/engine/manifests/pushed", timeout=5)
+                urllib.request.urlopen(f"http://{asking.address}/v2/engine/manifests/pushed", timeout=60)
             assert pin(file).returncode == 0
             (image,) = images.load(file)
             assert image.digest == digest

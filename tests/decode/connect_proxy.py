@@ -7,10 +7,11 @@ import asyncio
 import base64
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tests.beside import beside
 from tests.decode.closing import close
 
 
@@ -82,12 +83,9 @@ def proxying(login: str = "", refusal: int = 0) -> Generator[Proxy]:
         await stop.wait()
         await close(server)
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        assert ready.wait(10)
-        yield proxy
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()
+    with closing(loop), beside(loop.run_until_complete, serve()):
+        try:
+            assert ready.wait(60)
+            yield proxy
+        finally:
+            loop.call_soon_threadsafe(stop.set)

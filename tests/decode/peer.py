@@ -12,11 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.beside import beside
 from tests.decode.closing import close
 from tests.decode.script import Script, chat_chunk, chunk, length_of, prompt_length, refusal
 
@@ -212,15 +213,12 @@ async def _serve(peer: Peer, tls: ssl.SSLContext | None, ready: "threading.Event
 def serving(script: Script, tls: ssl.SSLContext | None = None) -> Generator[Peer]:
     """Serve from a thread while the block lasts."""
     peer, ready, stop, loop = Peer(script), threading.Event(), asyncio.Event(), asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(_serve(peer, tls, ready, stop)))
-    thread.start()
-    try:
-        assert ready.wait(10)
-        yield peer
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()
+    with closing(loop), beside(loop.run_until_complete, _serve(peer, tls, ready, stop)):
+        try:
+            assert ready.wait(60)
+            yield peer
+        finally:
+            loop.call_soon_threadsafe(stop.set)
 
 
 @contextmanager

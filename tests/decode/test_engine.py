@@ -1,13 +1,13 @@
 """What a server tells of itself: counters of new and old names, models, and errors that say what to type."""
 
 import socket
-import threading
 
 import pytest
 
 from lpxdoctor.decode import engine
 from lpxdoctor.decode.endpoint import endpoint
 from lpxdoctor.errors import MeasureError, UsageError
+from tests.beside import beside
 from tests.decode.peer import serving
 from tests.decode.script import Script
 
@@ -107,11 +107,8 @@ def test_something_else_that_answers_is_said() -> None:
             with connection:
                 connection.sendall(b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n\r\n")
 
-        thread = threading.Thread(target=greet)
-        thread.start()
-        with pytest.raises(MeasureError, match="does not begin with an HTTP"):
+        with beside(greet), pytest.raises(MeasureError, match="does not begin with an HTTP"):
             engine.models(endpoint(f"http://127.0.0.1:{server.getsockname()[1]}"))
-        thread.join()
 
 
 @pytest.mark.parametrize(

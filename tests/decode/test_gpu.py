@@ -60,8 +60,8 @@ def test_errors_come_from_nvml_where_it_has_events() -> None:
     assert watch.wait(0.15) == []
     library.events.append((1, 94))
     began = time.monotonic()
-    assert watch.wait(5) == [(1, 94)]
-    assert time.monotonic() - began < 2
+    assert watch.wait(60) == [(1, 94)]
+    assert time.monotonic() - began < 30
 
 
 def test_where_nobody_tells_errors_nothing_is_claimed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from lpxdoctor.decode.validity import judge
+from tests.beside import beside
 from tests.decode.peer import serving
 from tests.decode.rungs import WORK, counted, kinds, load
 from tests.decode.script import Script
@@ -33,7 +34,7 @@ from tests.decode.script import Script
 )
 def test_a_fault_is_counted_by_its_kind_and_the_rest_goes_on(fault: str, kind: str, seen: str) -> None:
     with serving(Script(fault=fault, fault_on=(4, 6))) as peer:
-        recording = load(peer.url, concurrency=1, requests=8, timeout_s=0.3)
+        recording = load(peer.url, concurrency=1, requests=8, timeout_s=1)
     samples = counted(recording)
     assert kinds(samples) == {"": 6, kind: 2}
     assert all(seen in sample.failure for sample in samples if sample.failure)
@@ -49,7 +50,7 @@ def test_a_redirect_is_not_followed_but_told() -> None:
 
 def test_comments_that_keep_the_connection_alive_are_no_sign_of_life() -> None:
     with serving(Script(fault="pings", fault_on=(2,))) as peer:
-        recording = load(peer.url, concurrency=1, requests=4, timeout_s=0.3)
+        recording = load(peer.url, concurrency=1, requests=4, timeout_s=1)
     assert kinds(counted(recording)) == {"": 3, "stall": 1}
 
 
@@ -112,18 +113,16 @@ def test_a_request_refused_before_it_was_sent_spoils_none_after_it() -> None:
                 connection = stack.enter_context(server.accept()[0])
                 beginnings.append(connection.recv(64))
                 connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
-            done.wait(10)
+            done.wait(60)
 
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that not all of it fits into the kernel
         server.bind(("127.0.0.1", 0))
         server.listen()
-        server.settimeout(10)
-        thread = threading.Thread(target=refuse, args=(server,))
-        thread.start()
+        server.settimeout(60)
         work = replace(WORK, input_len=2_000_000)
-        recording = load(f"http://127.0.0.1:{server.getsockname()[1]}", concurrency=1, requests=1, work=work)
-        done.set()
-        thread.join()
+        with beside(refuse, server):
+            recording = load(f"http://127.0.0.1:{server.getsockname()[1]}", concurrency=1, requests=1, work=work)
+            done.set()
     assert kinds(recording.samples) == {"http-413": 2}
     assert [piece[:5] for piece in beginnings] == [b"POST ", b"POST "]

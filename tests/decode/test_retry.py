@@ -1,6 +1,5 @@
 """A failed request is made again only where time can help, with bounds, and what comes of it is in no latency."""
 
-import time
 from collections import Counter
 
 import pytest
@@ -101,8 +100,6 @@ def test_retries_have_a_bound_and_validation_has_none() -> None:
 
 def test_the_servers_wish_to_be_left_alone_is_kept() -> None:
     with serving(Script(fault="http-429", fault_on=(3,), headers=("Retry-After: 1",))) as peer:
-        began = time.monotonic()
         load(peer, timeout_s=10)
     refused, again = peer.seen[3].received_ns, peer.seen[4].received_ns
-    assert again - refused >= 1e9
-    assert time.monotonic() - began < 10
+    assert 1e9 <= again - refused < 30e9

@@ -35,7 +35,7 @@ def url(request: pytest.FixtureRequest, program: Path) -> Iterator[str]:
     port = free_port()
     with subprocess.Popen((program, str(port), "20000", "5000", "2", request.param)) as process:
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: answers(url), "truth", str, timeout_s=10)
+        wait_until(lambda: answers(url), "truth", str, timeout_s=60)
         yield url
         process.terminate()
 

@@ -4,7 +4,9 @@ import json
 import socket
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+
+from tests.beside import beside
 
 EVENT_STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 
@@ -89,21 +91,16 @@ def answering(
     closes: then the connection ends; forever: the last piece is sent again and again; to_all: every request gets them.
     """
     wire = Wire(answer, pause_s=pause_s, closes=closes, forever=forever, to_all=to_all)
-    threads: list[threading.Thread] = []
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as connections:
 
         def accept() -> None:
             with suppress(OSError):
                 while True:
-                    threads.append(threading.Thread(target=wire.serve, args=(server.accept()[0],)))
-                    threads[-1].start()
+                    connections.enter_context(beside(wire.serve, server.accept()[0]))
 
-        accepting = threading.Thread(target=accept)
-        accepting.start()
-        try:
-            yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        finally:
-            wire.over.set()
-            server.shutdown(socket.SHUT_RDWR)
-            for thread in (accepting, *threads):
-                thread.join(15)
+        with beside(accept):
+            try:
+                yield f"http://127.0.0.1:{server.getsockname()[1]}"
+            finally:
+                wire.over.set()
+                server.shutdown(socket.SHUT_RDWR)

@@ -109,7 +109,7 @@ def test_a_host_that_answers_badly(
     python.chmod(0o755)
     began = time.monotonic()
     row = only(local("a", ansible_python_interpreter=str(python)), limit_s=limit_s)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 28
     assert isinstance(row, NoAnswer)
     assert row.reason.startswith(reason)
 

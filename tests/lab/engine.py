@@ -1,15 +1,18 @@
 """The machine's Docker Engine for tests: a command line in, its output out, with an engine made to answer first."""
 
 import os
+import random
+import re
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LAB = Path(__file__).resolve().parent
 ROOT = LAB.parent.parent
+LABEL = "lpxdoctor-lab"  # its value is the process that started the container
 
 
 def run(*argv: str | Path, timeout_s: float = 120, stdin: bytes | None = None) -> str:
@@ -33,7 +36,7 @@ def build(script: Path, *argv: str) -> str:
 @contextmanager
 def container(image: str, *options: str, command: tuple[str, ...] = (), files: bytes = b"") -> Generator[str]:
     """Start a container, yield its id and remove it with its volumes; files is a tar unpacked at / before it starts."""
-    identity = docker("create", "--label", f"lpxdoctor-lab={os.getpid()}", *options, image, *command)
+    identity = docker("create", "--label", f"{LABEL}={os.getpid()}", *options, image, *command)
     try:
         if files:
             docker("cp", "-", f"{identity}:/", stdin=files)
@@ -43,12 +46,25 @@ def container(image: str, *options: str, command: tuple[str, ...] = (), files: b
         docker("rm", "--force", "--volumes", identity)
 
 
+def remove_orphans() -> None:
+    """Remove the containers of runs that were killed: the process that their label or engine's name tells is gone."""
+    told = f'{{{{.ID}}}}\t{{{{.Label "{LABEL}"}}}}\t{{{{.Label "lpxdoctor.engine"}}}}'
+    for line in docker("ps", "--all", "--no-trunc", "--format", told).splitlines():
+        identity, pid, engine = f"{line}\t\t".split("\t")[:3]
+        named = re.fullmatch(r"lab-\w+-(\d+)", engine)
+        pid = pid or (named[1] if named else "")
+        if pid and not Path("/proc", pid).exists():
+            # Another worker may be removing it just now, which Docker calls an error.
+            subprocess.run(("docker", "rm", "--force", "--volumes", identity), capture_output=True, check=False)
+
+
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nothing listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """Return a TCP port of 127.0.0.1 that nothing holds, and that no connection is given meanwhile by itself."""
+    while True:
+        port = random.randrange(20_000, 32_768)  # where Linux begins with those
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until(true: Callable[[], bool], what: str, said: Callable[[], str], timeout_s: float) -> None:

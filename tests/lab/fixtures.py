@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab import llama, registry, vllm
-from tests.lab.engine import LAB, ROOT, build, run
+from tests.lab.engine import LAB, ROOT, build, remove_orphans, run
 from tests.lab.hosts import Engine, Host, started_host, write_inventory
 
 HostStarter = Callable[[str, Engine], AbstractContextManager[Host]]
@@ -27,8 +27,9 @@ BUILD = {
 
 @pytest.fixture(scope="session")
 def docker_engine() -> None:
-    """Make a Docker Engine answer on this machine."""
+    """Make a Docker Engine answer on this machine, without what a run that was killed has left in it."""
     run(LAB / "up-docker", timeout_s=600)
+    remove_orphans()
 
 
 @pytest.fixture(scope="session")

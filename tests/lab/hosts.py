@@ -45,12 +45,19 @@ class Host:
     def is_up(self) -> bool:
         """Say whether all services are started; the host key is then read through the engine, not the network."""
         state = ("docker", "exec", self.container_id, "systemctl", "is-system-running")
-        done = subprocess.run(state, capture_output=True, text=True, timeout=30, check=False)
+        try:
+            done = subprocess.run(state, capture_output=True, text=True, timeout=30, check=False)
+        except subprocess.TimeoutExpired:  # its systemd is as slow as the machine is busy
+            return False
         if done.stdout.strip() != "running":
             return False
         public = docker("exec", self.container_id, "cat", "/etc/ssh/ssh_host_ed25519_key.pub")
         self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {public}\n")
         return True
+
+    def wait_until_up(self) -> None:
+        """Wait for a start of it, which takes seconds, and minutes on a machine that is busy."""
+        wait_until(self.is_up, f"the host {self.name}", lambda: docker("logs", self.container_id), timeout_s=300)
 
     def inventory(self) -> dict[str, object]:
         """Return the host's variables for an Ansible inventory."""
@@ -134,5 +141,5 @@ def started_host(
         image or build(LAB / "build", engine.value), *options, files=login_files(engine, key, port)
     ) as identity:
         host = Host(name=name, container_id=identity, port=port, key=key, known_hosts=known_hosts)
-        wait_until(host.is_up, f"the host {name}", lambda: docker("logs", identity), timeout_s=180)
+        host.wait_until_up()
         yield host

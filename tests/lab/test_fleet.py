@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from lpxdoctor.collect import collect
 from lpxdoctor.evaluate import probes_of
 from lpxdoctor.evidence import Command, Evidence, Program
 from lpxdoctor.fleet import FleetHost, NoAnswer
+from tests.beside import beside
 from tests.lab.engine import docker, wait_until
 from tests.lab.hosts import Engine, Host, started_host
 from tests.lab.said import Doctor
@@ -163,25 +163,20 @@ def test_a_host_that_hangs_is_given_up(lacking: Host) -> None:
         docker("unpause", lacking.container_id)
     assert isinstance(row, NoAnswer)
     assert row.reason == "it does not answer at its address"
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30  # rather than the minutes that a host may take to answer its probes
 
 
 def test_a_connection_that_is_lost_in_the_middle(lacking: Host) -> None:
     docker("exec", lacking.container_id, "sh", "-c", "chmod 755 /usr/bin/python3*")
     hosts = [FleetHost("cut", variables(lacking, ansible_python_interpreter=None))]
     slow = Command(("sleep", "61"), timeout_s=60)
-    rows: list[Any] = []
-    asking = threading.Thread(
-        target=lambda: rows.append(fleet.collect(hosts, [slow], container_test=False, limit_s=60)["cut"])
-    )
-    asking.start()
-    wait_until(lambda: "sleep 61" in lacking.ssh(LEFT), "its probe", lambda: lacking.ssh(LEFT), timeout_s=40)
-    docker("restart", "--time", "0", lacking.container_id)
-    asking.join(30)
-    (row,) = rows
+    with beside(fleet.collect, hosts, [slow], container_test=False, limit_s=60) as asking:
+        wait_until(lambda: "sleep 61" in lacking.ssh(LEFT), "its probe", lambda: lacking.ssh(LEFT), timeout_s=40)
+        docker("restart", "--time", "0", lacking.container_id)
+    row = asking.result()["cut"]
     assert isinstance(row, NoAnswer)
     assert row.reason == "the connection to it was lost in the middle"
-    wait_until(lacking.is_up, "the host", lambda: docker("logs", lacking.container_id), timeout_s=60)
+    lacking.wait_until_up()
 
 
 SLOW = """

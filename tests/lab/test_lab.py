@@ -1,5 +1,6 @@
 """The lab itself: what other tests take for granted about its hosts, registry and engine."""
 
+import os
 import subprocess
 import sys
 import urllib.request
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.engine import docker, wait_until
+from tests.lab.engine import LABEL, docker, remove_orphans, wait_until
 from tests.lab.fixtures import InventoryWriter
 from tests.lab.hosts import Host
 from tests.lab.registry import Registry
@@ -37,10 +38,34 @@ def test_a_host_comes_back_after_a_reboot(docker_host: Host) -> None:
     def is_back() -> bool:
         argv = ("docker", "exec", docker_host.container_id, "stat", "-c", "%Y", "/proc/1")
         done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
-        return done.returncode == 0 and done.stdout.strip() != before and docker_host.is_up()
+        return done.returncode == 0 and done.stdout.strip() != before
 
-    wait_until(is_back, "the host after its reboot", lambda: docker("logs", docker_host.container_id), 60)
+    wait_until(is_back, "its reboot", lambda: docker("logs", docker_host.container_id), 180)
+    docker_host.wait_until_up()
     assert docker_host.ssh("systemctl is-active docker") == "active"
+
+
+NOBODY = 1 << 22  # the kernel gives process numbers below it
+
+
+@pytest.mark.parametrize(
+    ("labels", "stays"),
+    [
+        ((f"{LABEL}={NOBODY}",), False),
+        ((f"lpxdoctor.engine=lab-vllm-{NOBODY}",), False),
+        ((f"{LABEL}={os.getpid()}",), True),
+        ((f"lpxdoctor.engine=lab-vllm-{os.getpid()}",), True),
+        ((f"lpxdoctor.engine={NOBODY}",), True),  # somebody's own
+        ((), True),
+    ],
+)
+def test_what_a_run_that_was_killed_left_is_removed(lab_image: str, labels: tuple[str, ...], stays: bool) -> None:
+    identity = docker("create", *(part for label in labels for part in ("--label", label)), lab_image, "true")
+    try:
+        remove_orphans()
+        assert (identity in docker("ps", "--all", "--no-trunc", "--quiet")) == stays
+    finally:
+        subprocess.run(("docker", "rm", "--force", identity), capture_output=True, check=False)
 
 
 def test_an_engine_of_its_own_runs_a_container(
@@ -78,5 +103,5 @@ def test_an_image_pulled_by_digest_is_the_one_pushed(lab_registry: Registry, lab
 
 
 def test_vllm_serves_the_tiny_model(vllm_server: Server) -> None:
-    with urllib.request.urlopen(f"{vllm_server.url}/v1/models", timeout=10) as response:
+    with urllib.request.urlopen(f"{vllm_server.url}/v1/models", timeout=60) as response:
         assert vllm_server.model in response.read().decode()

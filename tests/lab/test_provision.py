@@ -172,7 +172,7 @@ def test_ctrl_c_and_a_connection_that_is_lost_leave_a_known_state(
     row = states(said)["lab-p3"]
     assert (row["state"], row["phase"]) == ("failed", "playbooks")
     assert "the connection to it was lost" in row["because"]
-    wait_until(host.is_up, "the host", lambda: docker("logs", host.container_id), 60)
+    host.wait_until_up()
     last = doctor("provision", *options, "--resume")
     assert last.status == 0, last
     assert states(last)["lab-p3"]["state"] == "done"

@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -12,9 +11,10 @@ from typing import Any
 import pytest
 
 from lpxdoctor import inventory, playbook
+from tests.beside import beside
 from tests.lab import vllm
 from tests.lab.engine import container, docker, free_port, run, wait_until
-from tests.role_modules import loaded
+from tests.roles.loading import loaded
 
 DRAIN, WORK = loaded("drain", "engine_drain"), loaded("drain", "gpu_work")
 NAME = f"lab-drain-{os.getpid()}"
@@ -48,7 +48,7 @@ def ask(server: vllm.Server, tokens: int) -> int:
     body = {"model": server.model, "prompt": "hello", "max_tokens": tokens, "ignore_eos": True}
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{server.url}/v1/completions", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=120) as response:
+    with urllib.request.urlopen(request, timeout=300) as response:
         return int(json.load(response)["usage"]["completion_tokens"])
 
 
@@ -64,35 +64,30 @@ def filter_rules() -> str:
     return run("iptables", "-w", "-S", "OUTPUT")  # the later of the two chains that are told
 
 
-def test_an_engine_that_stays_busy_goes_on(engine: vllm.Server) -> None:
-    asked = threading.Thread(target=ask, args=(engine, TOKENS))
-    asked.start()
+def wait_for_the_request() -> None:
     door = DRAIN.door(DRAIN.container(SOCKET, NAME))
-    wait_until(lambda: DRAIN.requests_in(door) == 1, "its request", lambda: docker("logs", "--tail", "5", NAME), 30)
-    assert DRAIN.drain(given(), NAME, time.monotonic() + 1) == "requests run or wait in it (1)"
-    assert running() == "true"
-    asked.join()
+    wait_until(lambda: DRAIN.requests_in(door) == 1, "its request", lambda: docker("logs", "--tail", "5", NAME), 60)
+
+
+def test_an_engine_that_stays_busy_goes_on(engine: vllm.Server) -> None:
+    with beside(ask, engine, TOKENS):
+        wait_for_the_request()
+        assert DRAIN.drain(given(), NAME, time.monotonic() + 1) == "requests run or wait in it (1)"
+        assert running() == "true"
     assert ask(engine, 1) == 1  # and takes new ones again
 
 
 def test_an_engine_is_stopped_when_it_has_answered(engine: vllm.Server, collections: Path, tmp_path: Path) -> None:
     record = tmp_path / "state" / "drained.json"
-    got: list[int] = []
-    asked = threading.Thread(target=lambda: got.append(ask(engine, TOKENS)))
-    asked.start()
-    door = DRAIN.door(DRAIN.container(SOCKET, NAME))
-    wait_until(lambda: DRAIN.requests_in(door) == 1, "its request", lambda: docker("logs", "--tail", "5", NAME), 30)
-    reasons: list[str] = []
-    deadline_s = time.monotonic() + 120
-    draining = threading.Thread(target=lambda: reasons.append(DRAIN.drain(given(record=str(record)), NAME, deadline_s)))
-    draining.start()
-    if os.getuid() == 0:  # nobody else may tell the packet filter
-        wait_until(lambda: "lpxdoctor-drain" in filter_rules() or running() == "false", "the rule", filter_rules, 60)
-        with pytest.raises(OSError, match=r"reset|refused|Broken pipe"):  # the last while it was still being asked
-            ask(engine, 1)
-    draining.join()
-    asked.join()
-    assert (reasons, got) == ([""], [TOKENS])
+    with beside(ask, engine, TOKENS) as asked:
+        wait_for_the_request()
+        with beside(DRAIN.drain, given(record=str(record)), NAME, time.monotonic() + 300) as draining:
+            if os.getuid() == 0:  # nobody else may tell the packet filter
+                closed = lambda: "lpxdoctor-drain" in filter_rules() or running() == "false"  # noqa: E731
+                wait_until(closed, "the rule", filter_rules, 60)
+                with pytest.raises(OSError, match=r"reset|refused|Broken pipe"):  # the last while it was being asked
+                    ask(engine, 1)
+    assert (draining.result(), asked.result()) == ("", TOKENS)
     assert running() == "false"
     assert json.loads(record.read_text()) == [NAME]
 

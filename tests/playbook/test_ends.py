@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from lpxdoctor import playbook
 from lpxdoctor.errors import SetupError
 from lpxdoctor.playbook import Canceled, State, TaskEvent
+from tests.beside import beside
 from tests.playbook.trial import Write, command, gone, ignore, left_over, processes, run
 
 
@@ -21,7 +21,7 @@ def test_over_its_limit_a_run_ends_with_all_its_processes(write: Write, tmp_path
     began = time.monotonic()
     with pytest.raises(SetupError, match="time limit"):
         run(limit_s=3)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     assert gone("sleep 987.25")
     assert gone(str(tmp_path / "playbooks"))
     assert left_over(tmp_path) == []
@@ -34,16 +34,13 @@ def test_a_signal_cancels_and_the_former_handlers_come_back(write: Write, number
     former = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
 
     def strike() -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not processes("sleep 987.5") and time.monotonic() < deadline:
             time.sleep(0.05)
         os.kill(os.getpid(), number)
 
-    striker = threading.Thread(target=strike)
-    striker.start()
-    with pytest.raises(Canceled):
+    with beside(strike), pytest.raises(Canceled):
         run()
-    striker.join()
     assert gone("sleep 987.5")
     assert {one: signal.getsignal(one) for one in former} == former
 

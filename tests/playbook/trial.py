@@ -43,7 +43,7 @@ def processes(marker: str) -> list[str]:
     return found
 
 
-def gone(marker: str, within_s: float = 5) -> bool:
+def gone(marker: str, within_s: float = 30) -> bool:
     deadline = time.monotonic() + within_s
     while processes(marker):
         if time.monotonic() > deadline:

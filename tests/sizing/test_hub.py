@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from lpxdoctor.errors import SetupError
 from lpxdoctor.sizing.source import load
+from tests.beside import beside
 from tests.sizing import checkpoints
 from tests.sizing.test_source import SMALL
 
@@ -110,12 +110,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     checkpoints.directory(files / "owner/config-only", SMALL)
     (files / "owner/empty").mkdir()
     server = Hub(files)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with server, beside(server.serve_forever, 0.05):
+        yield server
+        server.shutdown()
 
 
 @pytest.fixture(scope="module")
