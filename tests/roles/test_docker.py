@@ -1,6 +1,7 @@
 """What the role container makes of Docker's settings: dockerd's command line, daemon.json, reasons for a restart."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ RUNTIME = {"path": ["runtimes", "nvidia"], "value": {"path": "nvidia-container-r
 
 def edited(raw: bytes, words: tuple[str, ...] = (), unknown: tuple[str, ...] = (), **given: object) -> Any:
     parameters = {"set": [], "remove": [], **given}
-    return SETTINGS.wanted(parameters, SETTINGS.readable(raw), list(words), list(unknown))
+    return SETTINGS.wanted(parameters, SETTINGS.readable(raw, takes_mark=True), list(words), list(unknown))
 
 
 def test_nothing_to_do_changes_nothing() -> None:
@@ -84,26 +85,37 @@ def test_a_named_option_of_a_list_replaces_its_namesake() -> None:
     [
         (b'{"a": 1,}', '{"a": 1}', False),
         ("{}".encode("utf-16"), "{}", False),
-        (b'\xef\xbb\xbf{"a": 1}', '\ufeff{"a": 1}', False),  # which Docker takes
+        (b'\xef\xbb\xbf{"a": 1}', '\ufeff{"a": 1}', False),
         (b'{"a": ', "{}\n", True),
         (b"\xff\xff\x00", "{}\n", True),
         (b"", "", False),
     ],
 )
 def test_a_broken_file_is_mended_or_set_aside(raw: bytes, text: str, aside: bool) -> None:
-    start = SETTINGS.readable(raw)
+    start = SETTINGS.readable(raw, takes_mark=True)
     assert (start.text, start.aside) == (text, aside)
+
+
+@pytest.mark.parametrize(("encoding", "said"), [("utf-8-sig", "its byte order mark taken out"), ("utf-16", "it was")])
+def test_a_mark_that_an_older_docker_does_not_take_is_taken_out(encoding: str, said: str) -> None:
+    start = SETTINGS.readable('{"a":  1}'.encode(encoding), takes_mark=False)
+    assert start.text == '{"a":  1}'
+    assert said in start.said[0]
 
 
 def test_the_former_file_stays_beside_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SETTINGS.dockerd, "started_at_s", lambda: 0.0)
     file, pending = tmp_path / "daemon.json", tmp_path / "run" / "pending.json"
     file.write_text("{}")
-    file.chmod(0o600)
+    file.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(file, 12, 34)
+    owner = file.stat().st_uid, file.stat().st_gid
     backup = Path(SETTINGS.replace(file, '{"a": 1}', pending, aside=False))
     assert backup.read_text() == "{}"
     assert file.read_text() == '{"a": 1}'
-    assert file.stat().st_mode & 0o777 == 0o600
+    for each in (file, backup):  # which is what comes back where Docker does not
+        assert (each.stat().st_mode & 0o777, each.stat().st_uid, each.stat().st_gid) == (0o640, *owner)
     assert json.loads(pending.read_text()) == {"path": str(file), "backup": str(backup), "had": True}
     time.sleep(0.01)
     SETTINGS.note(pending, {"backup": "later"})

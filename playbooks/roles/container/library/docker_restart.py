@@ -129,8 +129,8 @@ def roll_back(given: Given, pending: Path) -> str:
         Path(kept["backup"]).replace(path)
     pending.unlink()
     reason = restart(given)
-    back = "and Docker runs again" if not reason else f"but Docker does not come up with it either: {reason}"
-    return f"The daemon.json of before was put back, {back}. What was refused is kept in {refused}."
+    back = "and Docker runs again." if not reason else f"but Docker does not come up with it either: {reason}"
+    return f"What was refused is kept in {refused}.\nThe daemon.json of before was put back, {back}"
 
 
 def main() -> None:

@@ -55,11 +55,17 @@ def text_of(raw: bytes) -> str:
     return raw.decode("utf-8")
 
 
-def readable(raw: bytes) -> Outcome:
-    """Return a text that is a JSON object: the file's own, the mended one, or an empty one."""
+def readable(raw: bytes, *, takes_mark: bool) -> Outcome:
+    """Return a text that is a JSON object: the file's own, the mended one, or an empty one.
+
+    takes_mark: whether this dockerd reads a file that begins with a byte order mark.
+    """
     try:
         text = text_of(raw)
         said = ["it was UTF-16"] if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else []
+        if text.startswith("\ufeff") and not takes_mark:
+            text = text[1:]
+            said.append("its byte order mark taken out")
         try:
             json_text.parsed(text)
         except ValueError:
@@ -141,7 +147,8 @@ def replace(path: Path, text: str, pending: Path, aside: bool) -> str:
         had = path.exists()
         if had:
             shutil.copy2(path, backup)
-            os.chown(name, path.stat().st_uid, path.stat().st_gid)
+            for file in (name, backup):
+                os.chown(file, path.stat().st_uid, path.stat().st_gid)
         Path(name).chmod(path.stat().st_mode & 0o777 if had else 0o644)
         # A file that was broken is nothing to go back to.
         note(pending, {"path": str(path), "backup": str(backup) if had and not aside else "", "had": had})
@@ -163,7 +170,8 @@ def settle(module: AnsibleModule, path: Path) -> dict[str, Any]:
     """Bring the file to what is wanted, and return the module's answer."""
     words = dockerd.arguments()
     raw = path.read_bytes() if path.exists() else b""
-    start = readable(raw)
+    # From 23.0 on; tried with 20.10 and 26.1.
+    start = readable(raw, takes_mark=int(dockerd.version().partition(".")[0] or 0) >= 23)
     directory = path.parent if path.parent.is_dir() else Path(tempfile.gettempdir())
     end = wanted(module.params, start, words, unknown_in(start.text, directory, words))
     if end.text.encode() == raw or (not raw and not json_text.parsed(end.text)):
