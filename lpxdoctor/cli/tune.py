@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ def _words(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
     return found
 
 
-@click.command("tune")
+@click.command("tune", epilog=_options.examples("lpxdoctor tune --engine vllm --concurrency 1,32 --budget 120"))
 @click.option("--engine", required=True, metavar="COMMAND|NAME", help="What starts it, or a deployment.")
 @click.option(
     *("--concurrency", "concurrencies"),
@@ -154,7 +155,10 @@ def _service(engine: str, limit_s: float, *, keep: bool) -> "Service":
 
 
 def _sizing(hints: "Hints", context: int) -> "Sizing | str":
-    """Return the plan of the model on this machine's GPUs, or why there is none."""
+    """Return the plan of the model on this machine's GPUs as if they were empty, or why there is none.
+
+    A deployment that is tuned holds their memory, and is ended before each start.
+    """
     from lpxdoctor.cli._host import ask  # noqa: PLC0415
     from lpxdoctor.facts.gpu import Gpus  # noqa: PLC0415
     from lpxdoctor.sizing.card import of_host  # noqa: PLC0415
@@ -168,6 +172,7 @@ def _sizing(hints: "Hints", context: int) -> "Sizing | str":
     count = int(parallel) if parallel.isdigit() else 1
     try:
         card = of_host(Gpus.parse(ask(Gpus.probes, container_test=False, limit_s=_LOOK_LIMIT_S)), count)
+        card = replace(card, free_bytes=None, holders=())
         model = load(hints.model)
         wanted = wish(model, context=context, concurrency=None, precision=None, kv_format="auto", tensor_parallel=count)
         return plan(model, card, wanted)

@@ -10,6 +10,7 @@ from lpxdoctor.sizing.weights import Part, Tally
 Switch = tuple[str, bool]  # the field that says so, "" for none; and what holds without it
 NEVER: Switch = ("", False)
 ALWAYS: Switch = ("", True)
+_KV_HEADS = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "num_attention_groups")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +36,16 @@ class Style:
 
 
 def heads(f: Fields) -> tuple[int, int, int]:
-    """Return (attention heads, KV heads, elements a head)."""
+    """Return (attention heads, KV heads, elements a head).
+
+    As vLLM 0.32 finds them (transformers_utils/model_arch_config_convertor.py): Falcon's newer layout has KV heads of
+    its own, and multi_query means nothing there.
+    """
     count = f.count("num_attention_heads", "n_head", most=1 << 20)
-    kv = f.count("num_key_value_heads", "num_kv_heads", default=count, most=1 << 20)
-    size = f.optional("head_dim") or f.count("hidden_size") // count
+    kv = f.count(*_KV_HEADS, default=count, most=1 << 20)
+    if f.flag("multi_query") and not f.flag("new_decoder_architecture") and "multi_query_group_num" not in f:
+        kv = 1
+    size = f.optional("head_dim") or f.count("hidden_size", "n_embd") // count
     if size == 0:
         raise f.wrong("num_attention_heads", f"is {count}, more than hidden_size")
     if kv > count or count % kv:

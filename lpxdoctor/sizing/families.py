@@ -6,6 +6,7 @@ Every count was compared with transformers 5.19's own module of the type, parame
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from lpxdoctor.errors import UsageError
 from lpxdoctor.sizing import hybrids, mixtures
 from lpxdoctor.sizing.cache import Layer
 from lpxdoctor.sizing.decoder import ALWAYS, NEVER, Style, Switch, attention, kept, mlp, norms, times, vocabulary
@@ -36,7 +37,17 @@ def shape(f: Fields) -> Shape | None:
 
 
 def assumed_layers(f: Fields) -> tuple[Layer, ...]:
-    """Return what the layers of an unknown model_type keep, should its fields mean what they mean elsewhere."""
+    """Return what the layers of an unknown model_type keep, should its fields mean what they mean elsewhere.
+
+    Raises:
+        UsageError: for a field that is missing or absurd, or that tells of layers of another kind.
+    """
+    sign = next((name for name in _OTHERWISE if name in f), None)
+    if sign is not None:
+        raise UsageError(
+            f"{f.where}: model_type {f.word('model_type')[:40]} is not known, and its {sign} says that it is "
+            "not the ordinary kind of attention: what it keeps of a request would be a guess"
+        )
     return within_reach(f, kept(f), layer_types(f, "qwen" if "use_sliding_window" in f else "all"))
 
 
@@ -96,6 +107,19 @@ def _hybrid(count: Callable[[Fields], tuple[Tally, bool, tuple[Layer, ...]]]) ->
 
     return build
 
+
+# Fields of layers that keep a compressed vector or a state.
+_OTHERWISE = (
+    "kv_lora_rank",
+    "mamba_d_state",
+    "state_size",
+    "ssm_state_size",
+    "ssm_cfg",
+    "linear_num_value_heads",
+    "linear_attn_config",
+    "attn_type_list",
+    "attn_layer_period",
+)
 
 _BIAS: Switch = ("attention_bias", False)
 _LLAMA = Style(qkv_bias=_BIAS, o_bias=_BIAS, mlp_bias=("mlp_bias", False))

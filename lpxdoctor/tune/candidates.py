@@ -178,6 +178,8 @@ def _cache(situation: Situation) -> Iterator[Candidate]:
         yield _skip(step, f"the recipe says --kv-cache-dtype {situation.flags['--kv-cache-dtype']}")
     elif isinstance(plan, str):
         yield _skip(step, plan)
+    elif plan.refusal:
+        yield _skip(step, f"the plan says that the model does not fit: {plan.refusal.splitlines()[0]}")
     else:
         for form, tokens in plan.kv_tokens:
             reason = f"half the bytes to read of it, and {tokens / plan.chosen.tokens:.1f} times the tokens"

@@ -66,6 +66,10 @@ def test_nothing_is_tried_that_the_gpu_does_not_compute_or_the_checkpoint_is_not
     assert "--quantization awq" in skipped(found({"--quantization": "awq"})["weights"])
 
 
+def test_a_plan_that_does_not_fit_is_not_taken_for_a_gpu_that_computes_in_nothing() -> None:
+    assert "does not fit" in skipped(found(plan=made(model("LLAMA_31_70B"), "NVIDIA L4"))["kv-cache"])
+
+
 def test_without_a_plan_what_needs_one_says_so() -> None:
     steps = found(plan="no GPU answers")
     assert skipped(steps["weights"]) == skipped(steps["kv-cache"]) == "no GPU answers"

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from lpxdoctor import deployments
-from lpxdoctor.cli import run
+from lpxdoctor.cli import _host, run
+from lpxdoctor.cli.tune import _sizing
 from lpxdoctor.deploy.request import Request, asked
 from lpxdoctor.deployments import Deployment
 from lpxdoctor.report import tune as report
@@ -18,9 +19,11 @@ from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Accuracy
 from lpxdoctor.tune.deployed import request_of
 from lpxdoctor.tune.judge import rates
-from lpxdoctor.tune.service import Settings
+from lpxdoctor.tune.service import Hints, Settings
 from lpxdoctor.tune.state import Row, State
 from tests.report.schemas import valid
+from tests.sizing.configs import QWEN_25_7B
+from tests.sizing.hosts import H200, evidence, process
 from tests.tune.test_command import ENGINE, RECIPE
 from tests.tune.test_search import Simulated, tuned, wanted
 
@@ -136,3 +139,17 @@ def test_a_report_of_nothing_says_what_to_do() -> None:
     assert "has a new one, and goes on" in shown(msgspec.structs.replace(state, ended=kept.OUT_OF_BUDGET)).replace(
         "\n", " "
     )
+
+
+def test_a_deployments_own_memory_is_not_in_the_way_of_its_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine that is tuned fills the GPU: it ends before each start."""
+    full = {**H200, "memory_mib": {"total": 143771, "free": 9000, "used": 134771}}
+    full["processes"] = [process(7, "vllm", 134000)]
+    monkeypatch.setattr(_host, "ask", lambda *_, **__: evidence(full))
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_25_7B))
+    sizing = _sizing(Hints(model=str(tmp_path / "config.json")), 384)
+    assert not isinstance(sizing, str)
+    assert sizing.fits
+    assert [form for form, _ in sizing.kv_tokens] == ["fp8"]
