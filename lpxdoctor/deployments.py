@@ -59,7 +59,7 @@ def made(name: str) -> Path:
         directory.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise SetupError(
-            f"What must be remembered cannot be kept: {error}.\n"
+            f"What must be remembered cannot be kept in {directory}: {error.strerror}.\n"
             "Set XDG_STATE_HOME to a directory that can be written, and run this again."
         ) from error
     return directory

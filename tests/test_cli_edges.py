@@ -9,13 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from lpxdoctor import catalog, fleet, playbook
+from lpxdoctor import catalog, fleet, galaxy, playbook
 from lpxdoctor.cli import _edges, _host, group, run
 from lpxdoctor.decode import target
 from lpxdoctor.errors import SetupError
@@ -163,8 +164,32 @@ def test_a_defect_has_its_own_status_and_its_trace_is_kept(
     kept = Path(said.split()[-1])
     assert "in broken" in kept.read_text(encoding="utf-8")
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/state")
+    monkeypatch.setattr(tempfile, "tempdir", str(nothing_happens))
+    assert run(["checks"]) == 70
+    kept = Path(capsys.readouterr().err.split()[-1])
+    assert "in broken" in kept.read_text(encoding="utf-8")
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/null")
     assert run(["checks"]) == 70
     assert "in broken" in capsys.readouterr().err
+
+
+def test_what_changes_nothing_needs_no_state(tmp_path: Path) -> None:
+    for name, version in galaxy.requirements().items():
+        manifest = tmp_path / "ansible_collections" / name.replace(".", "/", 1) / "MANIFEST.json"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text(json.dumps({"collection_info": {"version": str(version)}}), encoding="utf-8")
+    alone = {**os.environ, "XDG_STATE_HOME": "/dev/null/state", "ANSIBLE_COLLECTIONS_PATH": str(tmp_path)}
+    for line, status in (
+        ("fix --plan host.disk-full", {0, 2}),
+        (f"fix --from {RECORDED}", {0}),
+        ("check host.disk-full", {0, 2}),
+        ("provision --plan -i root@127.0.0.1:1", {0}),
+        (f"baseline --from {PROFILE}", {0}),
+        ("deploy --plan --model /x -i root@127.0.0.1:1", {2}),  # nothing listens there
+    ):
+        done = subprocess.run((PROGRAM, *line.split()), capture_output=True, text=True, check=False, env=alone)
+        assert done.returncode in status, (line, done.stderr)
+        assert "XDG_STATE_HOME" not in done.stderr, line
 
 
 # What prints: by print, by rich, by click and as a document.

@@ -53,6 +53,7 @@ def save(record: Record) -> Path:
     Raises:
         SetupError: the state directory cannot be written.
     """
+    deployments.made(_directory().name)
     target = record_file(record.host)
     try:
         write_whole(target, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
@@ -84,8 +85,7 @@ def load(host: str) -> Record | None:
 
 def hosts() -> tuple[str, ...]:
     """Return the hosts that have a record, sorted."""
-    directory = deployments.state_dir() / "fix"
-    return tuple(sorted(unquote(path.name.removesuffix(".json")) for path in directory.glob("*.json")))
+    return tuple(sorted(unquote(path.name.removesuffix(".json")) for path in _directory().glob("*.json")))
 
 
 def remove(host: str) -> None:
@@ -95,6 +95,7 @@ def remove(host: str) -> None:
 
 def keep_evidence(host: str, moment: Literal["before", "after"], text: str) -> Path:
     """Write a host's evidence of before or after, with mode 0600; return the file. The former one is replaced."""
+    deployments.made(_directory().name)
     file = evidence_file(host, moment)
     try:
         file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -109,12 +110,13 @@ def keep_evidence(host: str, moment: Literal["before", "after"], text: str) -> P
 
 def evidence_file(host: str, moment: Literal["before", "after"]) -> Path:
     """Return where a host's evidence is kept."""
-    return deployments.made("fix") / "evidence" / f"{quote(host, safe='')}-{moment}.json"
+    return _directory() / "evidence" / f"{quote(host, safe='')}-{moment}.json"
 
 
 @contextmanager
 def locked(host: str) -> Generator[str]:
     """Hold a host for one run; yield "" or, where another run holds it, who that is."""
+    deployments.made(_directory().name)
     file = _file(host, ".lock")
     with file.open("a+", encoding="utf-8") as lock:
         try:
@@ -134,6 +136,10 @@ def record_file(host: str) -> Path:
     return _file(host, ".json")
 
 
+def _directory() -> Path:
+    return deployments.state_dir() / "fix"
+
+
 def _file(host: str, suffix: str) -> Path:
     # Quoted, so that no name leaves the directory and an IPv6 address stays one file.
-    return deployments.made("fix") / f"{quote(host, safe='')}{suffix}"
+    return _directory() / f"{quote(host, safe='')}{suffix}"
