@@ -1,5 +1,6 @@
 """Load check files by path, the bundled ones and then the site's, and return the checks in the order of the chain."""
 
+import difflib
 import importlib.util
 import os
 import stat
@@ -11,6 +12,7 @@ from lpxdoctor import bundled
 from lpxdoctor.check import CHAIN, Check
 from lpxdoctor.errors import UsageError
 
+_NEAR = 4
 SITE_CHECKS = Path("/etc/lpxdoctor/checks.d")
 
 
@@ -41,11 +43,23 @@ def chosen(checks: tuple[Check[...], ...], ids: Iterable[str]) -> tuple[Check[..
     while queue:
         id_ = queue.pop()
         if id_ not in by_id:
-            raise UsageError(f"No check has the id {id_}. Type: lpxdoctor checks")
+            raise no_such(id_, by_id)
         if id_ not in wanted:
             wanted.add(id_)
             queue.extend(by_id[id_].after)
     return tuple(check for check in checks if check.id in wanted)
+
+
+def no_such(id_: str, ids: Iterable[str]) -> UsageError:
+    """Return the error for an id that nothing has, with those of ids that may be meant."""
+    known = tuple(ids)
+    near = [each for each in known if id_.lower() in each] or difflib.get_close_matches(id_, known)
+    hint = (
+        "\n  ".join(("Did you mean", *near[:_NEAR]))
+        if near
+        else "All ids: lpxdoctor checks. A host is given with -i, a file with --from."
+    )
+    return UsageError(f"No check has the id {id_}.\n{hint}")
 
 
 def load_file(path: Path) -> tuple[Check[...], ...]:

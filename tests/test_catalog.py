@@ -77,6 +77,17 @@ def test_there_are_enough_and_their_probes_are_few() -> None:
     assert len(facts_of(CHECKS)) < 30
 
 
+def test_an_id_that_nothing_has_is_answered_with_those_that_may_be_meant() -> None:
+    for typed, wanted in (
+        ("nouveau", "driver.nouveau-bound"),
+        ("driver.librarymismatch", "driver.library-mismatch"),
+        ("root@gpu-12", "-i"),
+        ("evidence.json", "--from"),
+    ):
+        with pytest.raises(UsageError, match=wanted):
+            catalog.chosen(CHECKS, [typed])
+
+
 def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / "site.py").write_text("")
     (tmp_path / "site.py").chmod(0o666)

@@ -12,6 +12,7 @@ import pytest
 from lpxdoctor import catalog
 from lpxdoctor.check import Check
 from lpxdoctor.cli import group
+from tests.test_cli_edges import leaves
 
 ROOT = Path(__file__).resolve().parent.parent
 # Less the changelog: what it tells of the past need not be typed today.
@@ -92,6 +93,15 @@ def test_links_in_the_pages_lead_somewhere(page: str) -> None:
             heads = re.findall(r"^#+ (.+)$", place.read_text(encoding="utf-8"), re.MULTILINE)
             slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
             assert anchor in slugs, f"{page}: {target}#{anchor}"
+
+
+def test_every_command_ends_its_help_with_an_example_of_itself() -> None:
+    for words, command in leaves():
+        lines = [line for line in (command.epilog or "").splitlines() if "lpxdoctor " in line]
+        assert lines, words
+        for line in lines:
+            assert understood(line.partition("lpxdoctor ")[2]).command.name == words[-1]
+            assert len(line) <= 78  # click puts two before it
 
 
 def test_what_is_wrong_is_seen() -> None:

@@ -12,6 +12,11 @@ TEXT_OR_JSON = ("text", "json")
 HOSTS = "An Ansible inventory, or [USER@]HOST[:PORT],..."
 
 
+def examples(*lines: str) -> str:
+    """Return what --help ends with: commands as they are typed."""
+    return "\n".join(("\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)))
+
+
 def inventory(more: str = "", *, required: bool = False) -> Decorator:
     """Return -i; more is a sentence on what is done with the hosts."""
     text = f"{HOSTS} {more}".strip()

@@ -71,7 +71,12 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     return value
 
 
-@click.command("baseline")
+@click.command(
+    "baseline",
+    epilog=_options.examples(
+        "lpxdoctor baseline vllm --ladder --slo tpot=20ms", "lpxdoctor baseline http://127.0.0.1:8000"
+    ),
+)
 @click.argument("target", required=False)
 @_options.inventory("Every deployment recorded there, in turn.")
 @click.option("--model", metavar="NAME", help="Which of the served models.  [default: the only one]")

@@ -21,7 +21,9 @@ def command() -> None:
     """
 
 
-@command.command("create")
+@command.command(
+    "create", epilog=_options.examples("lpxdoctor bundle create --for debian12 --kernel 6.1.0-57-amd64 -o site.tar")
+)
 @click.argument("words", nargs=-1, metavar="[WORD]...", type=click.Choice(WORDS))
 @click.option(
     *("--for", "target"),
@@ -92,7 +94,7 @@ def create(
     return 0
 
 
-@command.command("show")
+@command.command("show", epilog=_options.examples("lpxdoctor bundle show site.tar --verify"))
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--verify", is_flag=True, help="Read all of it and compare every hash.")
 @_options.output_format()
@@ -112,7 +114,7 @@ def show(file: Path, *, verify: bool, form: str) -> int:
     return 0
 
 
-@command.command("apply")
+@command.command("apply", epilog=_options.examples("lpxdoctor bundle apply site.tar -i inventory.yml --sha256 DIGEST"))
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--local", is_flag=True, help="This machine.")
 @_options.inventory()
@@ -122,7 +124,7 @@ def show(file: Path, *, verify: bool, form: str) -> int:
 def apply(
     *, file: Path, local: bool, hosts: str | None, variables_file: str | None, sha256: str | None, form: str
 ) -> int:
-    """Verify a bundle, bring it to the hosts, and run its playbooks with it as the only source of packages.
+    """Put hosts right with what a bundle holds, and nothing else.
 
     Exit status: 0 done, 2 a host failed, 64 the archive is not what was packed (nothing was changed).
     """

@@ -20,7 +20,7 @@ from lpxdoctor.files import check_writable
 _RELOAD_CHECK = "container.reload-lost-gpu"
 
 
-@click.command("check")
+@click.command("check", epilog=_options.examples("sudo lpxdoctor check", "lpxdoctor check -i root@gpu-1,root@gpu-2"))
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @_options.inventory("With --from, the hosts that are expected.")
 @_options.forks(FORKS)

@@ -9,7 +9,7 @@ from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 
 
-@click.command("checks")
+@click.command("checks", epilog=_options.examples("lpxdoctor checks | grep nouveau"))
 @_options.output_format()
 @_options.site_checks()
 def command(form: str, no_site_checks: bool) -> int:

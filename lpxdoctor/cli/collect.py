@@ -16,7 +16,10 @@ from lpxdoctor.evidence import Evidence, to_json
 from lpxdoctor.files import check_writable, write_whole
 
 
-@click.command("collect")
+@click.command(
+    "collect",
+    epilog=_options.examples("sudo lpxdoctor collect -o gpu-12.json", "lpxdoctor collect -i inventory.yml -o fleet"),
+)
 @_options.inventory()
 @_options.forks(FORKS)
 @click.option("-o", "--output", metavar="FILE|DIR", help="Instead of standard output; with -i a new directory.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STATUS = {"slower": 2, "faster": 0, "same": 0, "unjudged": 3}
 
 
-@click.command("compare")
+@click.command("compare", epilog=_options.examples("lpxdoctor compare main last"))
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @_options.output_format()

@@ -33,7 +33,13 @@ def _address(context: click.Context, parameter: click.Parameter, value: str | No
         raise click.BadParameter(f"{value} is no IPv4 address of the host.", context, parameter) from None
 
 
-@click.command()
+@click.command(
+    "deploy",
+    epilog=_options.examples(
+        "sudo lpxdoctor deploy --local --model /srv/models/qwen7b",
+        "lpxdoctor deploy -i root@gpu-1 --model /srv/models/qwen7b --plan",
+    ),
+)
 @click.option("--local", is_flag=True, help="This machine.")
 @_options.inventory()
 @click.option(

@@ -33,7 +33,10 @@ _RELATED = {
 }
 
 
-@click.command("diagnose")
+@click.command(
+    "diagnose",
+    epilog=_options.examples("lpxdoctor diagnose report.txt", "docker logs vllm 2>&1 | lpxdoctor diagnose -"),
+)
 @click.argument("source", metavar="[FILE|-]", required=False)
 @click.option("--symptom", metavar="TEXT", help="Look at this host for what would explain it, instead of a file.")
 @_options.output_format()

@@ -1,6 +1,5 @@
 """lpxdoctor explain: print what an id means, why it matters, how to fix it, and where that is known from."""
 
-import difflib
 import shutil
 import textwrap
 
@@ -9,7 +8,6 @@ import click
 from lpxdoctor import catalog
 from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
-from lpxdoctor.errors import UsageError
 from lpxdoctor.report.checks import ExplainedDocument, explained, explained_rule
 from lpxdoctor.report.encoding import pretty
 from lpxdoctor.report.text import flowing
@@ -17,7 +15,7 @@ from lpxdoctor.report.text import flowing
 _WIDEST = 100
 
 
-@click.command("explain")
+@click.command("explain", epilog=_options.examples("lpxdoctor explain driver.library-mismatch"))
 @click.argument("id_", metavar="ID")
 @_options.output_format()
 def command(id_: str, form: str) -> int:
@@ -45,9 +43,7 @@ def _found(id_: str) -> ExplainedDocument:
     rules = {rule.id: rule for rule in RULES.values()}
     if id_ in rules:
         return explained_rule(rules[id_])
-    near = difflib.get_close_matches(id_, (*by_id, *rules), n=3)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "Type: lpxdoctor checks"
-    raise UsageError(f"No check has the id {id_}. {hint}")
+    raise catalog.no_such(id_, (*by_id, *rules))
 
 
 def _print(told: ExplainedDocument) -> None:

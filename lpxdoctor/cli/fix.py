@@ -32,7 +32,9 @@ from lpxdoctor.report import fix, fix_text
 from lpxdoctor.report.encoding import pretty
 
 
-@click.command("fix")
+@click.command(
+    "fix", epilog=_options.examples("sudo lpxdoctor fix", "sudo lpxdoctor fix boot.nouveau-not-blocked --yes --reboot")
+)
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--plan", is_flag=True, help="Only say what would be done; what happens without --yes too.")
 @click.option("--yes", is_flag=True, help="Do it, then check again.")

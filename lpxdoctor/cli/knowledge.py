@@ -7,7 +7,7 @@ from lpxdoctor.cli._edges import print_document
 from lpxdoctor.knowledge import survey
 
 
-@click.command("knowledge")
+@click.command("knowledge", epilog=_options.examples("lpxdoctor knowledge --format json"))
 @_options.output_format()
 def command(form: str) -> int:
     """Show what the tables of versions, GPUs and errors know, and of when they are.

@@ -16,7 +16,7 @@ LIMIT_S = 30.0
 _REFUSED = 2
 
 
-@click.command("plan")
+@click.command("plan", epilog=_options.examples('lpxdoctor plan /srv/models/qwen7b --gpu "NVIDIA L4" --context 8192'))
 @click.argument("model", metavar="MODEL")
 @click.option("--gpu", "name", metavar="NAME", help='A GPU of the table, as "NVIDIA L4", instead of this host\'s.')
 @click.option("--from", "source", metavar="FILE", help="The GPUs in evidence that `collect` wrote.")

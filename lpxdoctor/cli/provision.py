@@ -32,7 +32,7 @@ _FAILED, _INTERRUPTED = 2, 130
 _SERIAL_HELP = "Hosts at once after the canary: 5, 10% or 1,10%,50%.  [default: 10%]"
 
 
-@click.command("provision")
+@click.command("provision", epilog=_options.examples("lpxdoctor provision -i inventory.yml --serial 10% --reboot"))
 @click.argument("playbooks", nargs=-1, metavar="[WORD]...", type=click.Choice(WORDS))
 @_options.inventory(required=True)
 @click.option("--serial", default="10%", metavar="SIZES", help=_SERIAL_HELP)

@@ -6,7 +6,7 @@ from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 
 
-@click.command()
+@click.command("undeploy", epilog=_options.examples("lpxdoctor undeploy vllm"))
 @click.argument("name")
 @click.option("--local", is_flag=True, help="This machine, whether or not it is recorded there.")
 @_options.inventory("Whether or not it is recorded there.")

@@ -3,6 +3,7 @@
 From the local cache where it is complete, and from it alone with HF_HUB_OFFLINE=1; no weights are downloaded.
 """
 
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -47,8 +48,8 @@ def _library(repository: str) -> Any:
         return import_module("huggingface_hub")
     except ImportError:
         raise SetupError(
-            f"{repository} is no directory here, and to ask the hub for it needs huggingface_hub. "
-            "Type: pip install 'lpxdoctor[hub]'; or download the model and type its directory"
+            f"{repository} is no directory here, and to ask the hub for it needs huggingface_hub.\n"
+            f"Type: {sys.executable} -m pip install huggingface_hub\nOr download the model and type its directory."
         ) from None
 
 
