@@ -22,11 +22,8 @@ class Daemon:
     cgroup_version: str
     security: tuple[str, ...]
     cdi_dirs: tuple[str, ...]  # () where the engine is too old to have CDI, or has it off
-    cdi_devices: tuple[str, ...] | None  # what it can resolve now; None where the engine does not say (before 28)
     live_restore: bool
-    containerd_store: bool
     proxy: str
-    runc: str
 
     @property
     def rootless(self) -> bool:
@@ -48,8 +45,6 @@ class Daemon:
 def daemon(answer: Mapping[str, Any]) -> Daemon:
     """Return the daemon of programs/docker.py's answer."""
     version, info = answer["version"], answer["info"]
-    devices = info.get("DiscoveredDevices")
-    cdi_dirs = tuple(info.get("CDISpecDirs") or ())
     components = [str(each.get("Name")) for each in version.get("Components") or ()]
     return Daemon(
         server=answer["server"],
@@ -65,20 +60,7 @@ def daemon(answer: Mapping[str, Any]) -> Daemon:
         cgroup_driver=info.get("CgroupDriver") or "",
         cgroup_version=str(info.get("CgroupVersion") or ""),
         security=tuple(info.get("SecurityOptions") or ()),
-        cdi_dirs=cdi_dirs,
-        # With CDI on and nothing found, the key is left out altogether.
-        cdi_devices=tuple(each["ID"] for each in devices or () if each.get("Source") == "cdi")
-        if devices is not None or _says_devices(version["Version"], cdi_dirs)
-        else None,
+        cdi_dirs=tuple(info.get("CDISpecDirs") or ()),
         live_restore=bool(info.get("LiveRestoreEnabled")),
-        containerd_store=any("io.containerd.snapshotter" in str(pair) for pair in info.get("DriverStatus") or ()),
         proxy=info.get("HttpsProxy") or info.get("HttpProxy") or "",
-        runc=next((each["Version"] for each in version.get("Components") or () if each.get("Name") == "runc"), ""),
     )
-
-
-def _says_devices(version: str, cdi_dirs: tuple[str, ...]) -> bool:
-    """Tell whether an engine with CDI on lists what it found: those from 28.3 do."""
-    major, _, rest = version.partition(".")
-    minor = rest.partition(".")[0]
-    return bool(cdi_dirs) and major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= (28, 3)

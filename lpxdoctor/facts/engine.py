@@ -22,7 +22,6 @@ class Mount:
 
     source: str
     target: str
-    writable: bool
 
 
 @dataclass(frozen=True)
@@ -260,7 +259,7 @@ def engine(raw: Mapping[str, Any], collected_at: str) -> Engine:
         network=host["NetworkMode"] or "",
         privileged=bool(host["Privileged"]),
         gpu_requests=tuple(dict.fromkeys(docker_inspect.gpu_requests(host))),
-        mounts=tuple(Mount(m.get("Source") or m.get("Name") or "", m["Destination"], m["RW"]) for m in raw["mounts"]),
+        mounts=tuple(Mount(m.get("Source") or m.get("Name") or "", m["Destination"]) for m in raw["mounts"]),
         published=tuple(
             (binding.get("HostIp") or "", binding["HostPort"])
             for each in raw["ports"].values()

@@ -42,9 +42,7 @@ class Gpu(Fact):
     device_id: int
     brand: str  # NVML's word for it: "nvidia", "geforce_rtx"
     compute_capability: str
-    gsp_firmware: str | None
     virtualization: str | None  # "none", "passthrough", "vgpu", ...
-    addressing_mode: str | None
     memory_total_mib: int
     memory_used_mib: int
     memory_free_mib: int
@@ -58,7 +56,6 @@ class Gpu(Fact):
     compute_mode: str | None  # "default", "exclusive-process", "exclusive-thread", "prohibited"
     ecc: tuple[bool, bool] | None  # now, and after the next reset
     ecc_corrected: int | None  # since the driver was loaded
-    ecc_corrected_ever: int | None
     ecc_uncorrected: int | None
     ecc_uncorrected_ever: int | None
     sram_threshold_exceeded: bool | None
@@ -197,19 +194,14 @@ def gpu(raw: Mapping[str, Any]) -> Gpu:
     def read(name: str, shape: Any = lambda value: value) -> Any:
         return known(partial(_reading, raw, name, shape))
 
-    ecc_errors = [read("ecc_errors", lambda value, place=place: value[place]) for place in range(4)]
     return Gpu(
         index=int(raw["index"]),
         error=NvmlError.of("nvmlDeviceGetHandleByIndex_v2", error) if error else None,
         codes=frozenset(codes),
         ecc=read("ecc_mode", _two),
-        **dict(
-            zip(
-                ("ecc_corrected", "ecc_corrected_ever", "ecc_uncorrected", "ecc_uncorrected_ever"),
-                ecc_errors,
-                strict=True,
-            )
-        ),
+        ecc_corrected=read("ecc_errors", lambda v: v[0]),
+        ecc_uncorrected=read("ecc_errors", lambda v: v[2]),
+        ecc_uncorrected_ever=read("ecc_errors", lambda v: v[3]),
         remaps=read("remapped_rows", lambda v: Remaps(v[0], v[1], bool(v[2]), bool(v[3]))),
         retired_pages=read("retired_pages", _two),
         retirement_pending=read("retired_pending"),
@@ -226,8 +218,8 @@ def gpu(raw: Mapping[str, Any]) -> Gpu:
 
 
 _PLAIN = (
-    *("name", "uuid", "serial", "bus_id", "device_id", "brand", "compute_capability", "gsp_firmware"),
-    *("virtualization", "addressing_mode", "bar1_mib", "bus_width_bits", "memory_clock_max_mhz", "sm_clock_mhz"),
+    *("name", "uuid", "serial", "bus_id", "device_id", "brand", "compute_capability", "virtualization"),
+    *("bar1_mib", "bus_width_bits", "memory_clock_max_mhz", "sm_clock_mhz"),
     *("sm_clock_max_mhz", "utilization_percent", "persistence", "compute_mode", "sram_threshold_exceeded"),
     *("recovery_action", "temperature_c", "temperature_margin_c", "slowdown_c", "power_w", "power_limit_w"),
     *("power_default_w", "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max", "inforom_valid"),

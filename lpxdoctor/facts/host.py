@@ -117,11 +117,6 @@ class Host(Fact):
         """Whether this is a container, whose kernel and modules are its host's."""
         return self.virtualization == "container"
 
-    @property
-    def kernel_log_whole(self) -> bool:
-        """Whether the log still begins with the boot: its buffer is a ring, and a long life overwrites it."""
-        return bool(self.kernel_log) and any("Linux version" in line for line in self.kernel_log[:5])
-
     @classmethod
     def parse(cls, evidence: Evidence) -> "Host":
         """Return the facts that the answers hold; never raises."""

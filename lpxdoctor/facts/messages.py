@@ -94,12 +94,11 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @dataclass(frozen=True)
 class Match:
-    """A known error in a text: the line that says it, its number from 1, and what the pattern's groups caught."""
+    """A known error in a text: the line that says it, and what the pattern's groups caught."""
 
     name: str
     layer: Layer
     line: str
-    number: int
     values: Mapping[str, str]
     meaning: str
 
@@ -238,7 +237,6 @@ def _match(known: Known, match: re.Match[str], meaning: str, text: str) -> Match
         name=known.name,
         layer=known.layer,
         line=_line(text, match),
-        number=text.count("\n", 0, match.start()) + 1,
         values=values,
         meaning=filled(meaning, values),
     )

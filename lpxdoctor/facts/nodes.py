@@ -18,8 +18,6 @@ class Node:
     mode: int
     uid: int
     gid: int
-    readable: bool  # by whoever asked
-    writable: bool
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ def majors(text: str) -> dict[str, int]:
 def nodes(listing: Mapping[str, Mapping[str, Any]]) -> tuple[Node, ...]:
     """Return the character devices of a listing."""
     return tuple(
-        Node(path, e["major"], e["minor"], e["mode"], e["uid"], e["gid"], bool(e["readable"]), bool(e["writable"]))
+        Node(path, e["major"], e["minor"], e["mode"], e["uid"], e["gid"])
         for path, e in listing.items()
         if e["kind"] == "char"
     )

@@ -33,8 +33,6 @@ class Config:
     error: str = ""
     mode: str = "auto"  # how nvidia-container-runtime hands a GPU over: auto, legacy, cdi, csv, jit-cdi
     no_cgroups: bool = False
-    ldconfig: str = ""  # "@/sbin/ldconfig.real": the host's
-    disable_require: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +56,6 @@ def config(path: str, text: str) -> Config:
         path=path,
         mode=str(runtime.get("mode", "auto")),
         no_cgroups=cli.get("no-cgroups") is True,
-        ldconfig=str(cli.get("ldconfig", "")),
-        disable_require=data.get("disable-require") is True,
     )
 
 

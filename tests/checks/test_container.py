@@ -57,7 +57,7 @@ def test_a_gpu_host_without_docker_is_at_most_told_so(id_: str) -> None:
 @pytest.mark.parametrize("id_", CHECKS)
 def test_a_host_with_podman_is_at_most_told_so(id_: str) -> None:
     podman = healthy(
-        daemon=live(podman=True, cdi_dirs=(), cdi_devices=None),
+        daemon=live(podman=True, cdi_dirs=()),
         programs=HOOK,
         specs=(SPEC,),
         trials=(),

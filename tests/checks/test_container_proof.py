@@ -55,7 +55,7 @@ def test_a_specification_with_other_nodes() -> None:
 
 def test_a_specification_of_other_gpus() -> None:
     assert stale(devices=("0", "GPU-strange", "all")) == ["GPU-strange named, and no GPU of this host"]
-    second = Node("/dev/nvidia1", 195, 1, 0o666, 0, 0, readable=True, writable=True)
+    second = Node("/dev/nvidia1", 195, 1, 0o666, 0, 0)
     more = healthy(specs=(SPEC,), nodes=(*healthy().nodes, second), **UNPROVEN)
     seen = found("container.cdi-stale", *AROUND, more)[0].seen
     assert [(each.what, each.value) for each in seen] == [("GPUs that it leaves out", "/dev/nvidia1")]

@@ -259,7 +259,7 @@ NO_FAULT: dict[str, Engine] = {
     ),
     "engine.shared-memory-small": healthy_engine(command=(*SERVE, "-tp", "2"), ipc="host", shm_bytes=64 << 20),
     "engine.model-not-kept": healthy_engine(
-        command=("vllm", "serve", "org/model"), mounts=(Mount("/srv/hf", "/root/.cache/huggingface", writable=True),)
+        command=("vllm", "serve", "org/model"), mounts=(Mount("/srv/hf", "/root/.cache/huggingface"),)
     ),
     "engine.open-to-network": healthy_engine(published=(("0.0.0.0", "8000"),), guarded=True),
     "engine.development-mode": healthy_engine(environment={"VLLM_SERVER_DEV_MODE": "0"}),

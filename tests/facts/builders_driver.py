@@ -28,7 +28,7 @@ def libraries(version: str = VERSION, *others: Library) -> Libraries:
 
 def node(path: str, major: int, minor: int, mode: int = 0o666) -> Node:
     """Return a device node that everybody may use."""
-    return Node(path, major, minor, mode, 0, 0, readable=True, writable=True)
+    return Node(path, major, minor, mode, 0, 0)
 
 
 NODES = (

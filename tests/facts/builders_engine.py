@@ -39,7 +39,7 @@ def healthy_engine(**changes: Any) -> Engine:
         health="healthy",
         restart_policy="unless-stopped",
         gpu_requests=("cdi",),
-        mounts=(Mount("/srv/models", "/models", writable=False),),
+        mounts=(Mount("/srv/models", "/models"),),
         shm_bytes=16 << 30,
     )
     return replace(serving, **changes)

@@ -36,7 +36,6 @@ def test_the_h200_hands_its_gpu_over_by_cdi_alone() -> None:
     assert facts.has_cdi
     assert facts.gpus_by_cdi is False  # that came with 29.2
     assert facts.daemon is not None
-    assert facts.daemon.cdi_devices == ("nvidia.com/gpu=0", "nvidia.com/gpu=all")
     assert facts.daemon.flavor == "package"
     assert facts.refused == facts.silent == ""
     assert facts.settings is None
@@ -160,15 +159,8 @@ def test_kinds_of_docker() -> None:
     assert facts.daemon.flavor == "podman"
 
 
-def test_an_engine_with_cdi_and_no_specification_leaves_the_devices_out() -> None:
-    raw = answer()
-    del raw["info"]["DiscoveredDevices"]  # as 28.5.2 does
-    facts = Container.parse(asked({probes.DOCKER: raw}))
-    assert facts.daemon is not None
-    assert facts.daemon.cdi_devices == ()
-    old = live(OLDER)
-    assert old.cdi_devices is None
-    assert old.cdi_dirs == ()
+def test_a_docker_from_before_cdi_has_no_directories_of_it() -> None:
+    assert live(OLDER).cdi_dirs == ()
 
 
 def test_daemon_json_with_a_key_twice_and_a_broken_one() -> None:

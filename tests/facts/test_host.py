@@ -53,7 +53,6 @@ def test_a_real_guest_with_one_h200() -> None:
     assert host.os_name == "Ubuntu 24.04.3 LTS"
     assert host.stuck == ()
     assert host.read_only == ()
-    assert host.kernel_log_whole
 
 
 def test_a_real_guest_without_a_gpu() -> None:
@@ -191,11 +190,6 @@ def test_df_lists_each_file_system_once() -> None:
     assert [disk.mount for disk in disks(table)] == ["/", "/dev/shm"]
     with pytest.raises(ValueError, match="no file system"):
         disks("df: command failed")
-
-
-def test_a_log_that_has_lost_its_beginning_is_not_whole() -> None:
-    host = Host.parse(evidence({facts.DMESG: command("[ 8213.1] usb 1-1: new device\n[ 8214.0] usb 1-1: gone\n")}))
-    assert not host.kernel_log_whole
 
 
 def test_key_value_lines_of_every_file_that_has_them() -> None:
