@@ -61,20 +61,79 @@ def test_a_key_within_is_taken_out() -> None:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
+SPACES = st.text(" \t\r\n", max_size=3)
+KEYS = st.text("ab", max_size=1)  # so few that they meet, and stand twice
+PATHS = st.lists(KEYS, min_size=1, max_size=3)
 
 
-@given(st.dictionaries(st.text(), VALUES, max_size=5), st.text(), VALUES, st.sampled_from([None, 1, 4, "\t"]))
-def test_any_object_takes_any_value_and_gives_it_back(file: dict[str, Any], key: str, value: Any, indent: Any) -> None:
+@st.composite
+def written(draw: Any, depth: int = 3) -> str:
+    """Return an object as text, spaced in any way, with keys that stand twice."""
+
+    def member() -> str:
+        inner = depth and draw(st.booleans())
+        value = draw(written(depth - 1)) if inner else json.dumps(draw(VALUES), ensure_ascii=draw(st.booleans()))
+        key = json.dumps(draw(KEYS), ensure_ascii=draw(st.booleans()))
+        return f"{draw(SPACES)}{key}{draw(SPACES)}:{draw(SPACES)}{value}{draw(SPACES)}"
+
+    return "{" + (",".join(member() for _ in range(draw(st.integers(0, 3)))) or draw(SPACES)) + "}"
+
+
+TEXTS = st.builds("{}{}{}{}".format, st.sampled_from(["", "\ufeff"]), SPACES, written(), SPACES)
+
+
+def placed(value: Any, path: list[str], new: Any) -> Any:
+    """Return an object with a value at a path."""
+    if not path:
+        return new
+    inside = value if isinstance(value, dict) else {}
+    return {**inside, path[0]: placed(inside.get(path[0]), path[1:], new)}
+
+
+def taken_out(value: Any, path: list[str]) -> Any:
+    """Return an object without what is at a path."""
+    if not isinstance(value, dict):
+        return value
+    if len(path) == 1:
+        return {key: each for key, each in value.items() if key != path[0]}
+    return {key: taken_out(each, path[1:]) if key == path[0] else each for key, each in value.items()}
+
+
+def alike(one: str, other: str) -> int:
+    """Return how many letters two texts begin with alike."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def lost(before: str, after: str) -> str:
+    """Return what of a text is not there any more, where it was changed in one place."""
+    head = alike(before, after)
+    return before[head : len(before) - alike(before[head:][::-1], after[head:][::-1])]
+
+
+@given(TEXTS, PATHS, VALUES)
+def test_any_text_takes_any_value_and_keeps_the_rest(text: str, path: list[str], value: Any) -> None:
+    before = json_text.parsed(text)
+    more = json_text.with_value(text, path, value)
+    assert json_text.parsed(more) == placed(before, path, value)
+    assert list(json_text.parsed(more)) == list(placed(before, path, value))  # and what was there keeps its place
+    if path[0] not in before:
+        assert not lost(text, more).strip()
+
+
+@given(TEXTS, PATHS)
+def test_from_any_text_a_value_is_taken_out_however_often_it_is_there(text: str, path: list[str]) -> None:
+    assert json_text.parsed(json_text.without(text, path)) == taken_out(json_text.parsed(text), path)
+
+
+@given(st.dictionaries(st.text(), VALUES, min_size=1, max_size=5), st.text(), VALUES, st.sampled_from([None, 1, "\t"]))
+def test_what_was_set_and_is_taken_out_leaves_no_trace(file: dict[str, Any], key: str, value: Any, indent: Any) -> None:
     text = json.dumps(file, indent=indent, ensure_ascii=False)
-    more = json_text.with_value(text, [key], value)
-    assert json.loads(more) == {**file, key: value}
-    assert list(json.loads(more)) == list({**file, key: value})  # and what was there keeps its place
-    if key not in file and file:
-        assert json_text.without(more, [key]) == text
+    if key not in file:
+        assert json_text.without(json_text.with_value(text, [key], value), [key]) == text
 
 
 MENDED = {

@@ -1,9 +1,13 @@
 """The role lock: one run at a time on a host, and no lock that stays for ever."""
 
+import os
+import runpy
 from pathlib import Path
 from typing import Any
 
-from tests.roles.loading import loaded
+import pytest
+
+from tests.roles.loading import ROLES, loaded
 
 LOCK = loaded("lock", "host_lock")
 
@@ -35,3 +39,11 @@ def test_a_dead_runs_lock_is_taken_over_and_a_strangers_expires(tmp_path: Path) 
     assert asked(file, "four", node="elsewhere", limit_s=-1) == "three"  # of one's own node only its end counts
     file.write_text('{"run": "th')  # cut off by a full disk
     assert asked(file, "five") is None
+
+
+def test_an_execution_environments_user_without_a_name_has_a_lock_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 1_000_660_000)  # as OpenShift gives them out
+    plugin = runpy.run_path(str(ROLES / "lock/action_plugins/host_lock.py"))
+    assert plugin["_me"]()["user"] == "user id 1000660000"

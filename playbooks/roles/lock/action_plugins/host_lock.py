@@ -35,10 +35,17 @@ def _node() -> str:
     return f"{_read('/proc/sys/kernel/random/boot_id') or socket.gethostname()} {namespace}"
 
 
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an execution environment's user without a name
+        return f"user id {os.getuid()}"
+
+
 def _me() -> Holder:
     pid = os.getppid()  # a task is run in a fork of the run
     run = f"{_node()} {pid} {_started(pid)}"
-    return {"run": run, "node": _node(), "pid": pid, "host": socket.gethostname(), "user": getpass.getuser()}
+    return {"run": run, "node": _node(), "pid": pid, "host": socket.gethostname(), "user": _user()}
 
 
 def _is_dead(other: Holder) -> bool:
