@@ -16,6 +16,7 @@ from lpxdoctor.sizing.precision import Precision
 UTILIZATION = 0.92  # CacheConfig.gpu_memory_utilization; 0.9 before v0.20
 CONCURRENT_BATCHES = 2  # asynchronous scheduling: one batch is computed while the next is prepared
 _LARGE_BYTES = 70 * GIB
+_HUGE_BYTES = 160 * GIB  # vLLM 0.29 and newer; 8192 tokens before, of which less memory is left than needed here
 # Non-torch memory of the process after its CUDA context: libraries' workspaces, kernels, and what the profiled graphs
 # leave behind. An estimate: 0.5-1 GiB is what vLLM's users report for one GPU, and NCCL's buffers come on top.
 _RUNTIME_BYTES, _NCCL_BYTES = GIB, GIB // 2
@@ -48,7 +49,8 @@ def defaults(card: Card) -> Engine:
     Where others hold memory, the share of it that is still free, after the process's own context.
     """
     large = card.total_bytes >= _LARGE_BYTES and "a100" not in card.name.lower()
-    engine = Engine(batched_tokens=8192 if large else 2048, sequences=1024 if large else 256)
+    tokens = 16384 if card.total_bytes >= _HUGE_BYTES else 8192 if large else 2048
+    engine = Engine(batched_tokens=tokens, sequences=1024 if large else 256)
     if card.free_bytes is None:
         return engine
     free = max(card.free_bytes - _CONTEXT_BYTES, 0) / card.total_bytes

@@ -40,6 +40,7 @@ def test_the_defaults_are_vllms() -> None:
     assert defaults(H200) == Engine(batched_tokens=8192, sequences=1024, utilization=0.92)
     assert defaults(by_name("NVIDIA L4")) == Engine(batched_tokens=2048, sequences=256, utilization=0.92)
     assert defaults(by_name("NVIDIA A100-SXM4-80GB")).sequences == 256
+    assert defaults(by_name("NVIDIA B200")) == Engine(batched_tokens=16384, sequences=1024, utilization=0.92)
 
 
 def seen(card: Card, free: float) -> Card:
