@@ -4,11 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
 from xdist.workermanage import WorkerController
 
 pytest_plugins = ("tests.lab.fixtures",)
+
+# Other work on this machine is no slowness of ours.
+settings.register_profile("shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared-machine")
 
 LAB = Path(__file__).resolve().parent / "lab"
 # What serves with a real engine or measures times: one after the other, and before all else where cores are few.

@@ -70,7 +70,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.dictionaries(st.text(), st.builds(Answer, json_values, st.text(), st.text(), st.just(0.5))),
     st.none() | st.just(0),

@@ -1,4 +1,4 @@
-"""Tests of faults do not wait as long as a run does before it tries a server again; a busy machine fails none."""
+"""Short pauses for tests of faults, where a run waits before it tries a server again; and a server's certificate."""
 
 import datetime
 import ipaddress
@@ -10,10 +10,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from hypothesis import settings
-
-settings.register_profile("shared-machine", deadline=None)
-settings.load_profile("shared-machine")
 
 
 @pytest.fixture(autouse=True)

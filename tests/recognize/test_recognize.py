@@ -82,7 +82,7 @@ def test_what_is_shown_already_is_not_asked_for() -> None:
     assert [question.layer for question in shown] == ["input", "environment"]
 
 
-@settings(max_examples=40, deadline=None)  # other work on this machine is no slowness of ours
+@settings(max_examples=40)
 @given(st.lists(st.one_of(st.text(), st.sampled_from([*TABLE.splitlines(), *QUERY.splitlines()]))))
 def test_any_lines_are_judged_without_a_crash(lines: list[str]) -> None:
     judgement = judged("\n".join(lines))
@@ -90,7 +90,7 @@ def test_any_lines_are_judged_without_a_crash(lines: list[str]) -> None:
     document(judgement)
 
 
-@settings(max_examples=40, deadline=None)  # other work on this machine is no slowness of ours
+@settings(max_examples=40)
 @given(st.binary())
 def test_any_bytes_are_judged_without_a_crash(data: bytes) -> None:
     assert judged(b"#" + data).of(State.CRASHED, State.PASS) == ()

@@ -115,7 +115,7 @@ def settings_text(draw: Any) -> str:
     return "\n".join(lines)
 
 
-@settings(deadline=None, max_examples=40)  # two shells for each
+@settings(max_examples=40)  # two shells for each
 @given(settings_text())
 def test_any_settings_are_corrected_for_a_shell(text: str) -> None:
     with tempfile.TemporaryDirectory() as directory:

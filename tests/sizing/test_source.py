@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lpxdoctor.errors import DoctorError, UsageError
@@ -204,13 +204,13 @@ def planned_or_refused(config: dict[str, Any], kv_format: str = "auto", parallel
         assert json.loads(to_json(plan(model, by_name("NVIDIA L4"), asked)))["fits"] in (True, False)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=8)), VALUES, max_size=12))
 def test_any_object_is_a_model_or_one_error(config: dict[str, Any]) -> None:
     planned_or_refused(config)
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(
     st.sampled_from(TYPES),
     st.sampled_from([name for name in vars(configs) if name.isupper()]),
@@ -226,7 +226,7 @@ def test_a_real_config_with_some_fields_absurd_or_missing_is_a_model_or_one_erro
     planned_or_refused({**config, "model_type": kind, **absurd})
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(
     st.sampled_from([name for name in vars(configs) if name.isupper()]),
     st.sampled_from(["quantization_config", "compression_config", "rope_scaling", "rope_parameters", "text_config"]),
