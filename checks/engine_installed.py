@@ -27,7 +27,7 @@ def installation_mixed(engines: Engines) -> Iterator[Finding]:
         bring its torch (pip install vllm, nothing before it).
     Source: https://docs.vllm.ai/en/latest/getting_started/installation/gpu.html
     """
-    for engine, cause in engines.ended("installation-mixed", "architecture-not-inspected"):
+    for engine, cause in engines.ended("installation-mixed", "architecture-not-inspected", "kernels-not-compiled"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 

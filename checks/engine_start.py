@@ -20,6 +20,8 @@ _NOT_HANDED_OVER = (
     ),
 )
 
+_NOT_TALKING = ("nccl-failed", "nccl-no-interface", "nccl-memory-not-locked", "nccl-multicast", "peer-access-refused")
+
 
 def _finding(engine: Engine, cause: Match, *more: Seen, do: tuple[str, ...] = ()) -> Finding:
     said = Seen("log", cause.line, f"docker logs {engine.name}")
@@ -143,7 +145,7 @@ def no_code_for_gpu(engines: Engines) -> Iterator[Finding]:
         compute capability 7.5 one of vLLM 0.19 or older, and below 7.0 another engine.
     Source: https://github.com/vllm-project/vllm/issues/16307; https://github.com/vllm-project/vllm/issues/1936
     """
-    for engine, cause in engines.ended("no-kernel-image"):
+    for engine, cause in engines.ended("no-kernel-image", "kernel-wants-larger-gpu"):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 
@@ -198,7 +200,7 @@ def gpus_do_not_talk(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html;
         https://github.com/NVIDIA/nccl/issues/2079
     """
-    for engine, cause in engines.ended("nccl-failed", "nccl-no-interface", "nccl-multicast", "peer-access-refused"):
+    for engine, cause in engines.ended(*_NOT_TALKING):
         yield _finding(engine, cause, Seen("ranks", str(engine.ranks)))
 
 

@@ -111,6 +111,18 @@ _DPKG_LIST = re.compile(r"^[hi]i\s+((?:lib)?(?:nvidia|cuda)\S*)\s+(\d\S*)", re.M
 _OPEN_PACKAGE = re.compile(
     r"nvidia-(?:driver|dkms|kernel|headless)\S*-open|Open Kernel Module|Dual MIT/GPL|\bopen$", re.MULTILINE
 )
+# A kernel module that is not NVIDIA's, as DKMS, modprobe and the kernel name it.
+_OTHERS_MODULE = re.compile(
+    r"could not insert '\w|\bdkms (?:add|build|install) (?:-m )?\w|/var/lib/dkms/\w|\b[\w-]{1,40}-dkms\b|\bDKMS files\b"
+    r"|^(?:\[[ \d.]+\] )?\w+: disagrees about version of symbol",
+    re.MULTILINE | re.IGNORECASE,
+)
+_NVIDIA = re.compile(r"nvidia|\bNVRM\b|geforce|\bcuda\b|\b10de:", re.IGNORECASE)
+_OTHER_VENDOR = re.compile(
+    r"\brocm\b|\bHIP (?:error|runtime version)|AMD (?:Instinct|Radeon)|\bgfx\d{3}|\btorch_npu\b|\bascend\b"
+    r"|\bintel_extension",
+    re.IGNORECASE,
+)
 _CLOSED_PACKAGE = re.compile(
     r"(?:linux-modules-nvidia-\d{3}(?!\S*open)\S*|nvidia-(?:driver|dkms|headless|kernel-source)-\d{3}(?:-server)?(?![\w-]*open)\b)"
     r"|license:\s+NVIDIA\b|\bproprietary$",
@@ -124,7 +136,7 @@ def context(text: str) -> dict[str, str]:
     found |= (
         _gpu(text) | _kernels(text, found.get("kernel", "")) | _command_line(text) | _upgrade(text) | _flavour(text)
     )
-    found |= _packages(text)
+    found |= _packages(text) | _of_others(text, found)
     return {name: value for name, value in (found | _derived(found, text)).items() if value}
 
 
@@ -210,6 +222,13 @@ def _packages(text: str) -> dict[str, str]:
     listed = (Package(name, version) for name, version in _DPKG_LIST.findall(text))
     versions = sorted({package.upstream for package in listed if package.of_driver})
     return {"packages": "mixed", "package_versions": ", ".join(versions)} if len(versions) > 1 else {}
+
+
+def _of_others(text: str, found: Mapping[str, str]) -> dict[str, str]:
+    """Return whether the text is about a kernel module, or a GPU, of others, and about none of NVIDIA's."""
+    module = not _NVIDIA.search(text) and _OTHERS_MODULE.search(text)
+    vendor = "gpu" not in found and "driver" not in found and _OTHER_VENDOR.search(text)
+    return {"others_module": "yes" if module else "", "other_vendor": "yes" if vendor else ""}
 
 
 def _flavour(text: str) -> dict[str, str]:

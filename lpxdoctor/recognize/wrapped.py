@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from lpxdoctor.recognize.text import Pasted
 
 _MOST_LINES = 2000
-_NARROWEST, _WIDEST = 40, 250
+_NARROWEST, _WIDEST = 30, 250
 _OWN_START = 6  # characters that a line and the next have in common where the next is a line of its own
 # As tables, prompts, listings and the last lines of tracebacks begin.
 _BEGINS = re.compile(r"\s*(?:[|+$#>]|ii\s|GPU \d|[\w.]+(?:Error|Exception)\b|-{3}|={3})")

@@ -253,6 +253,9 @@ SAID = {
     "argument-refused": "api_server.py: error: argument --dtype: invalid choice: 'fp16'",
     "too-many-open-files": "OSError: [Errno 24] Too many open files",
     "nccl-no-interface": "NCCL WARN Bootstrap : no socket interface found",
+    "nccl-memory-not-locked": "NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
+    "kernels-not-compiled": "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+    "kernel-wants-larger-gpu": "out of resource: shared memory, Required: 98304, Hardware limit: 65536.",
     "nccl-multicast": "transport/nvls.cc:244 NCCL WARN Cuda failure 1 'invalid argument'",
     "peer-access-refused": "RuntimeError: CUDA error: peer access is not supported between these two devices",
 }
