@@ -64,6 +64,7 @@ def _weights(situation: Situation) -> Iterator[Candidate]:
             bound = f": {faster:.2f} times the ceiling of one stream" if bytes_per_s else ""
             reason = f"{plan.card.name} computes in {option.precision.name}{bound}"
             yield Candidate(step=step, settings=Settings(option.precision.arguments), reason=reason)
+            yield from _weight_only(situation, option.precision.name, option.precision.arguments)
         if not made:
             name = stored.precision.name
             own = f"{plan.model.name} is stored as {name}, and is served so"
@@ -120,6 +121,18 @@ def _held_up(situation: Situation) -> float | None:
     if not mean or usual is None or (rung.tokens_per_chunk or 1.0) >= _LUMPS:
         return None
     return max(1 - usual / mean, 0.0)
+
+
+def _weight_only(situation: Situation, precision: str, arguments: tuple[str, ...]) -> Iterator[Candidate]:
+    """FP8 weights whose activations stay 16 bit, for few at once: Marlin's kernels are made for these.
+
+    vLLM takes them on a GPU that computes in FP8 since vllm-project/vllm#52182 of August 2026.
+    """
+    few, flags = situation.most <= _INTERACTIVE, situation.flags
+    if precision == "fp8" and few and "--linear-backend" not in flags and not _lacks(situation, "0.30.0"):
+        settings = Settings((*arguments, "--linear-backend", "marlin"))
+        reason = f"{situation.most} at once are bound by reading weights: 16-bit activations are not to be converted"
+        yield Candidate(step="weights", settings=settings, reason=reason)
 
 
 def _mode(situation: Situation) -> Iterator[Candidate]:

@@ -70,6 +70,15 @@ def test_a_plan_that_does_not_fit_is_not_taken_for_a_gpu_that_computes_in_nothin
     assert "does not fit" in skipped(found(plan=made(model("LLAMA_31_70B"), "NVIDIA L4"))["kv-cache"])
 
 
+def test_weights_alone_in_fp8_are_tried_where_few_are_served_and_the_engine_has_them() -> None:
+    fp8 = ("--quantization", "fp8")
+    assert added(found(first=profile("0.30.0"))["weights"]) == [fp8, (*fp8, "--linear-backend", "marlin")]
+    assert added(found(first=profile("0.25.1"))["weights"]) == [fp8]
+    assert added(found(first=profile("0.30.0", 1.0, 64))["weights"]) == [fp8]
+    assert added(found({"--linear-backend": "cutlass"}, first=profile("0.30.0"))["weights"]) == [fp8]
+    assert added(found(first=profile("0.30.0"), plan=A10)["weights"]) == []
+
+
 def test_without_a_plan_what_needs_one_says_so() -> None:
     steps = found(plan="no GPU answers")
     assert skipped(steps["weights"]) == skipped(steps["kv-cache"]) == "no GPU answers"
