@@ -1,6 +1,5 @@
 """What was deployed, and how to reach it: records as JSON files below the state directory."""
 
-import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -9,6 +8,7 @@ import msgspec
 
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.files import write_whole
+from lpxdoctor.state import made, state_dir
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,32 +37,6 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # The host's variables in an Ansible inventory, without passwords; what undeploy reaches it by.
     connection: dict[str, str | int | bool] = msgspec.field(default_factory=dict[str, str | int | bool])
     asked: Asked | None = None  # None in records of 0.1
-
-
-def state_dir() -> Path:
-    """Return the directory where lpxdoctor keeps what it must remember; it need not exist yet."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG base directory specification: a relative path is invalid and to be ignored.
-    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    return root / "lpxdoctor"
-
-
-def made(name: str) -> Path:
-    """Return a directory below the state directory, private, and made where it is not there.
-
-    Raises:
-        SetupError: it cannot be made.
-    """
-    directory = state_dir() / name
-    try:
-        state_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise SetupError(
-            f"What must be remembered cannot be kept in {directory}: {error.strerror}.\n"
-            "Set XDG_STATE_HOME to a directory that can be written, and run this again."
-        ) from error
-    return directory
 
 
 def names() -> tuple[str, ...]:

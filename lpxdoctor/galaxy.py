@@ -17,8 +17,8 @@ import yaml
 from packaging.version import Version
 
 from lpxdoctor import bundled
-from lpxdoctor.deployments import made, state_dir
 from lpxdoctor.errors import SetupError
+from lpxdoctor.state import made, state_dir
 
 REQUIREMENTS = bundled.PLAYBOOKS / "requirements.yml"
 WHEEL = bundled.PLAYBOOKS / "requirements.txt"

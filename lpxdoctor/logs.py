@@ -5,8 +5,8 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from lpxdoctor.deployments import made
 from lpxdoctor.errors import SetupError
+from lpxdoctor.state import made
 
 KEPT = 50
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lpxdoctor import bundled, cli, deployments
+from lpxdoctor import bundled, cli
 from lpxdoctor.cli.deploy import VARIABLES, command, extended
 from lpxdoctor.deploy import failures
 from lpxdoctor.deploy.difference import changed_lines
@@ -12,6 +12,7 @@ from lpxdoctor.deploy.request import Request, known_variables, read_variables, r
 from lpxdoctor.deploy.variant import Choice, GpuHost, catalogue, choose
 from lpxdoctor.errors import DeployError, UsageError
 from lpxdoctor.playbook import State, TaskEvent
+from lpxdoctor.state import state_dir
 
 H200, L4, T4 = ("NVIDIA H200", "9.0"), ("NVIDIA L4", "8.9"), ("Tesla T4", "7.5")
 
@@ -230,7 +231,7 @@ def test_wrong_use_is_told_and_nothing_is_done(argv: str, told: str, capfd: pyte
     out, err = capfd.readouterr()
     assert told in err
     assert out == ""
-    assert not deployments.state_dir().exists()
+    assert not state_dir().exists()
 
 
 def test_the_option_that_hides_a_value_takes_it_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from lpxdoctor import deployments
 from lpxdoctor.deployments import Deployment
 from lpxdoctor.errors import SetupError, UsageError
+from lpxdoctor.state import state_dir
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +70,7 @@ def test_a_state_directory_that_cannot_be_written_is_told(monkeypatch: pytest.Mo
     with pytest.raises(SetupError, match="XDG_STATE_HOME"):
         deployments.save(record("a"))
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    assert deployments.state_dir() == Path.home() / ".local/state/lpxdoctor"
+    assert state_dir() == Path.home() / ".local/state/lpxdoctor"
 
 
 def test_records_are_read_by_others_as_written() -> None:

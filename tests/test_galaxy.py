@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lpxdoctor import galaxy
-from lpxdoctor.deployments import state_dir
 from lpxdoctor.errors import SetupError
+from lpxdoctor.state import state_dir
 
 
 def collection(place: Path, name: str, version: str) -> None:

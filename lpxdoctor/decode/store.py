@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from lpxdoctor.decode.profile import Profile, decode, encode
-from lpxdoctor.deployments import state_dir
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.files import check_writable, is_there, write_whole
+from lpxdoctor.state import state_dir
 
 _ID = re.compile(r"[0-9a-f]{2,6}")
 _SHOWN = 5

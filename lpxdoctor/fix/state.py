@@ -1,6 +1,5 @@
 """What a run of fix must remember beyond itself: a record and a lock for each host, below the state directory."""
 
-import fcntl
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,9 +9,9 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from lpxdoctor import deployments
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.files import write_whole
+from lpxdoctor.state import held, made, state_dir
 
 GpuPolicy = Literal["refuse", "drain", "force"]
 
@@ -53,7 +52,7 @@ def save(record: Record) -> Path:
     Raises:
         SetupError: the state directory cannot be written.
     """
-    deployments.made(_directory().name)
+    made(_directory().name)
     target = record_file(record.host)
     try:
         write_whole(target, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
@@ -95,7 +94,7 @@ def remove(host: str) -> None:
 
 def keep_evidence(host: str, moment: Literal["before", "after"], text: str) -> Path:
     """Write a host's evidence of before or after, with mode 0600; return the file. The former one is replaced."""
-    deployments.made(_directory().name)
+    made(_directory().name)
     file = evidence_file(host, moment)
     try:
         file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -116,19 +115,9 @@ def evidence_file(host: str, moment: Literal["before", "after"]) -> Path:
 @contextmanager
 def locked(host: str) -> Generator[str]:
     """Hold a host for one run; yield "" or, where another run holds it, who that is."""
-    deployments.made(_directory().name)
-    file = _file(host, ".lock")
-    with file.open("a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            yield f"another lpxdoctor fix works on it (process {lock.read().strip() or 'unknown'})"
-            return
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        yield ""
+    made(_directory().name)
+    with held(_file(host, ".lock")) as holder:
+        yield f"another lpxdoctor fix works on it ({holder})" if holder else ""
 
 
 def record_file(host: str) -> Path:
@@ -137,7 +126,7 @@ def record_file(host: str) -> Path:
 
 
 def _directory() -> Path:
-    return deployments.state_dir() / "fix"
+    return state_dir() / "fix"
 
 
 def _file(host: str, suffix: str) -> Path:

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lpxdoctor.deployments import state_dir
 from lpxdoctor.errors import SetupError
+from lpxdoctor.state import state_dir
 
 NAME = "lpxdoctor-fix.service"
 UNITS = Path("/etc/systemd/system")

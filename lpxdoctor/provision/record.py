@@ -1,20 +1,16 @@
 """How far a run is: a record for each inventory, below the state directory, written whole at every step."""
 
-import fcntl
-import os
-import pwd
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from lpxdoctor import deployments
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.files import write_whole
+from lpxdoctor.state import held, made
 
 Stage = Literal["waiting", "running", "done", "failed"]
 Phase = Literal["", "playbooks", "check", "deploy", "baseline"]
@@ -67,7 +63,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def file_of(source: str) -> Path:
     """Return where the record of an inventory is."""
-    return deployments.made("provision") / f"{sha256(source.encode()).hexdigest()[:16]}.json"
+    return made("provision") / f"{sha256(source.encode()).hexdigest()[:16]}.json"
 
 
 def save(record: Record) -> None:
@@ -108,24 +104,10 @@ def load(source: str) -> Record:
 @contextmanager
 def locked(source: str) -> Generator[None]:
     """Hold an inventory for one run; UsageError where another one holds it."""
-    with file_of(source).with_suffix(".lock").open("a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
+    with held(file_of(source).with_suffix(".lock")) as holder:
+        if holder:
             raise UsageError(
-                f"Another lpxdoctor provision works on {source}: {lock.read().strip() or 'it does not say which'}.\n"
+                f"Another lpxdoctor provision works on {source}: {holder}.\n"
                 "Wait until it has ended, or end it: its hosts are left in a known state, and --resume goes on."
-            ) from None
-        since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} of {_user()}, since {since}\n")
-        lock.flush()
+            )
         yield
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's user without a name
-        return f"user id {os.getuid()}"

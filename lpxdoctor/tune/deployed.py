@@ -21,6 +21,7 @@ from lpxdoctor.deployments import Asked, Deployment
 from lpxdoctor.errors import DeployError, SetupError, UsageError
 from lpxdoctor.files import write_whole
 from lpxdoctor.playbook import Canceled
+from lpxdoctor.state import made
 from lpxdoctor.tune.command import without
 from lpxdoctor.tune.service import Hints, NotStartedError, Settings, StoppedError
 
@@ -91,7 +92,7 @@ def request_of(name: str, asked: Asked, settings: Settings, limit_s: float) -> R
 
 
 def _file(name: str) -> Path:
-    return deployments.made("tunes") / f"{name}.as-found.json"
+    return made("tunes") / f"{name}.as-found.json"
 
 
 def _keep(found: Found) -> None:

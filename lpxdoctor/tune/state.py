@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 
 from lpxdoctor.decode.profile import Profile
-from lpxdoctor.deployments import made
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.files import write_whole
+from lpxdoctor.state import made
 from lpxdoctor.tune.accuracy import Accuracy, Answers
 from lpxdoctor.tune.service import Settings
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lpxdoctor import inventory, playbook
-from lpxdoctor.deployments import state_dir
 from lpxdoctor.playbook import State, TaskEvent
+from lpxdoctor.state import state_dir
 from tests.playbook.trial import Write, command, ignore, left_over, run
 
 

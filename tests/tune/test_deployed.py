@@ -10,6 +10,7 @@ from lpxdoctor.deploy import rollout
 from lpxdoctor.deploy.request import Request, asked
 from lpxdoctor.errors import UsageError
 from lpxdoctor.inventory import Source
+from lpxdoctor.state import made
 from lpxdoctor.tune.deployed import deployed
 from lpxdoctor.tune.service import Settings
 from tests.tune.test_tune_cli import RECORD, recorded
@@ -75,7 +76,7 @@ def test_what_was_deployed_since_is_what_is_found(rolled_out: list[list[str]]) -
 
 
 def test_a_broken_note_of_how_it_was_found_is_said(rolled_out: list[list[str]]) -> None:
-    (deployments.made("tunes") / "q7.as-found.json").write_text("{")
+    (made("tunes") / "q7.as-found.json").write_text("{")
     with pytest.raises(UsageError, match=r"(?s)cannot be read.*lpxdoctor deploy again"):
         deployed("q7", 60)
     assert rolled_out == []
