@@ -1,11 +1,13 @@
 """What the role driver edits and reads on a host, on files: sources of packages, the loader, device files, DKMS."""
 
+import re
+from getpass import getuser
 from pathlib import Path
-from subprocess import CompletedProcess
+from subprocess import CompletedProcess, run
 
 import pytest
 
-from tests.roles.loading import loaded, program, write
+from tests.roles.loading import loaded, program, rendered, templates, write
 
 SOURCES = """Types: deb
 URIs: https://mirror.example/ubuntu/
@@ -130,3 +132,44 @@ def test_a_package_database_that_cannot_be_read_is_no_host_without_packages(
     program(tmp_path / "dpkg-query", "exit 1")  # as where no package fits a pattern
     program(tmp_path / "dpkg", "echo amd64")
     assert packages.installed() == {}
+
+
+@pytest.mark.parametrize(("version", "chosen"), [("", "580.159.04-1"), ("580.95.05", "580.95.05-1")])
+def test_apt_keeps_all_of_the_driver_to_its_branch_and_nothing_else(tmp_path: Path, version: str, chosen: str) -> None:
+    """libcudadebugger1's name tells nothing of NVIDIA; a driver whose dependency is of another branch is refused."""
+    ours = ("libcudadebugger1", "libnvcuvid1", "libcuda1", "libnvidia-ml1", "nvidia-driver-cuda")
+    packages = [
+        *(
+            (name, "nvidia-graphics-drivers", f"{new}-1")
+            for name in ours
+            for new in ("580.95.05", "580.159.04", "620.3")
+        ),
+        *(("nvidia-container-toolkit", "nvidia-container-toolkit", new) for new in ("1.19.0-1", "1.20.0-1")),
+        *(("less", "less", new) for new in ("580-1", "668-1")),
+    ]
+    index = "\n".join(
+        f"Package: {name}\nSource: {source}\nVersion: {new}\nArchitecture: all\nMaintainer: a\n"
+        f"Filename: ./{name}_{new}.deb\nSize: 1\nSHA256: {'0' * 64}\nDescription: a\n"
+        for name, source, new in packages
+    )
+    known = {"driver_version": version, "driver_plan": {"branch": 580}}
+    pin = rendered(templates("driver", "vars/main/main.yml")["driver_preferences"], known)
+    source = f"deb [trusted=yes] file:{tmp_path}/repository ./\n"
+    write(tmp_path, {"repository/Packages": index, "sources.list": source, "preferences": pin, "status": ""})
+    for place in ("lists/partial", "cache/archives/partial"):
+        (tmp_path / place).mkdir(parents=True)
+    places = {"sourcelist": "sources.list", "preferences": "preferences"}
+    options = [f"Dir::Etc::{name}={tmp_path}/{file}" for name, file in places.items()]
+    options += [f"Dir::Etc::{name}=/none" for name in ("sourceparts", "preferencesparts")]
+    options += [f"Dir::State={tmp_path}", f"Dir::State::status={tmp_path}/status", f"Dir::Cache={tmp_path}/cache"]
+    argv = [word for option in (*options, f"APT::Sandbox::User={getuser()}") for word in ("--option", option)]
+    run(("apt-get", "update", *argv), capture_output=True, check=True)
+    said = run(
+        ("apt-cache", "policy", *argv, *ours, "nvidia-container-toolkit", "less"), capture_output=True, check=True
+    )
+    candidates = re.findall(rb"^(\S+):\n.*\n  Candidate: (\S+)", said.stdout, re.MULTILINE)
+    assert {name.decode(): new.decode() for name, new in candidates} == {
+        **dict.fromkeys(ours, chosen),
+        "nvidia-container-toolkit": "1.20.0-1",
+        "less": "668-1",
+    }
