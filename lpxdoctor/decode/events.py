@@ -15,6 +15,10 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 _TOKENS = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 # What nearly every read of a stream is made of: a whole HTTP chunk of one whole event.
 _WHOLE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n(data: [^\n]*)\n\n\r\n")
+# How such an event begins, up to its text: the same in all events of an answer.
+_OPENING = re.compile(rb'data: [^\n]*?"choices":\[\{(?:"index":[0-9]+,)?(?:"text":"|"delta":\{"content":")')
+_END = b"\n\n\r\n"  # of an event and the HTTP chunk around it
+_NEWLINE = ord("\n")  # a number is looked for in bytes several times as fast as bytes are
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 # What a chunk of a chat has when it may carry no token: only such ones are decoded.
 _BARE_DELTA = re.compile(rb'"role"\s*:|"delta"\s*:\s*(?:\{\s*\}|null)|"content"\s*:\s*null')
@@ -119,6 +123,38 @@ class Splitter:
         """Return what stands behind the last blank line: an event of a server that does not close its last one."""
         rest, self._rest = self._rest.strip(), b""
         return [rest] if rest else []
+
+
+class Opening:
+    """How the events with tokens of one answer begin, up to their text: an event that begins so is known by that."""
+
+    __slots__ = ("_chat", "_heads", "_text")
+
+    def __init__(self, event: bytes) -> None:
+        """Take it from an event with tokens; where it does not tell enough, no read will be known by it."""
+        match = _OPENING.match(event)
+        self._text = match[0] if match else b""
+        self._chat = self._text.endswith(b'{"content":"')
+        self._heads: dict[int, bytes] = {}  # what such a read begins with, by its length
+
+    def event_of(self, content: bytes) -> bytes | None:
+        """Return the event of a read that is one whole HTTP chunk of one such event; None where it may not be that.
+
+        It tells the same as only_tokens(). Slices and operators are several times as fast as the methods of bytes.
+        """
+        head = self._heads.get(len(content)) or self._head(len(content))
+        begun = len(head)
+        if content[:begun] != head or content[-4:] != _END or _NEWLINE in content[begun:-4]:
+            return None
+        if self._chat and b'"role"' in content[begun:]:
+            return None
+        return content[begun - len(self._text) : -4]
+
+    def _head(self, length: int) -> bytes:
+        digits = next((count for count in range(1, 9) if len(b"%x" % max(0, length - count - 4)) == count), 0)
+        known = b"%x\r\n%b" % (max(0, length - digits - 4), self._text) if self._text else _END
+        self._heads[length] = known
+        return known
 
 
 def only_tokens(content: bytes) -> list[bytes]:

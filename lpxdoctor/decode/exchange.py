@@ -15,9 +15,8 @@ class Exchange:
     """The answer to one streamed completion request."""
 
     __slots__ = (
-        "_before_last", "_done", "_error", "_first", "_flows", "_last", "_refusal", "_splitter", "_usage",
-        "arrivals_ns", "bundles", "has_begun", "response", "retried_for", "role",
-        "slot", "started_ns",
+        "_before_last", "_done", "_error", "_first", "_flows", "_last", "_opening", "_refusal", "_splitter",
+        "_usage", "arrivals_ns", "bundles", "has_begun", "response", "retried_for", "role", "slot", "started_ns",
     )  # fmt: skip
 
     def __init__(self, role: Role, slot: int, retried_for: str = "") -> None:
@@ -26,7 +25,7 @@ class Exchange:
         self.slot = slot
         self.started_ns = 0
         self.has_begun = False  # something of the answer has come
-        self.arrivals_ns = array("q")
+        self.arrivals_ns: list[int] = []
         self.bundles: list[Bundle] = []
         self.response = Response()
         self._splitter = Splitter()
@@ -34,6 +33,7 @@ class Exchange:
         self._error = b""  # an event that reports one
         self._refusal = b""  # the beginning of an answer, as long as there is no token in it
         self._done = False
+        self._opening: events.Opening | None = None  # of the first event with tokens
         self._flows = False  # the answer is read as far as the end of an event and of an HTTP chunk
 
     def feed(self, content: bytes, arrived_ns: int) -> int:
@@ -42,9 +42,14 @@ class Exchange:
         Raises:
             ProtocolError: it is no part of a streamed completion.
         """
-        if self._flows and (found := events.only_tokens(content)):
-            self._note_tokens(found, arrived_ns)
-            return len(found)
+        if self._flows:
+            if self._opening and (event := self._opening.event_of(content)):
+                self.arrivals_ns.append(arrived_ns)
+                self._before_last, self._last = self._last, event
+                return 1
+            if found := events.only_tokens(content):
+                self._note_tokens(found, arrived_ns)
+                return len(found)
         self.has_begun = True
         body = self.response.feed(content)
         if not body:
@@ -64,6 +69,7 @@ class Exchange:
             self.arrivals_ns.append(arrived_ns)
             self._before_last, self._last = self._last, event
         self._first = self._first or found[0]
+        self._opening = self._opening or events.Opening(found[0])
 
     def note_bundle(self, chunks: int, span_ns: int) -> None:
         """Note that the last chunks were read at once by a late client."""
@@ -128,7 +134,7 @@ class Exchange:
         Raises:
             ProtocolError: the events with the counts cannot be read.
         """
-        arrivals = self.arrivals_ns
+        arrivals = array("q", self.arrivals_ns)
         usage = events.decode(self._usage or self._last).usage if arrivals else None
         first = events.decode(self._first).usage if arrivals else None
         tokens = usage.completion_tokens if usage else 0
@@ -168,7 +174,7 @@ class Exchange:
         try:
             return self.sample(ended_ns, failure)
         except ProtocolError:
-            self.arrivals_ns = array("q")
+            self.arrivals_ns = []
             return self.sample(ended_ns, failure)
 
 

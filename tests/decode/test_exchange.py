@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lpxdoctor.decode.events import only_tokens
+from lpxdoctor.decode.events import Opening, only_tokens
 from lpxdoctor.decode.exchange import Exchange
 from lpxdoctor.decode.http import ProtocolError
 from lpxdoctor.decode.samples import Role, Sample
@@ -65,9 +65,22 @@ def test_the_shorter_way_tells_the_same(bodies: list[bytes], cuts: list[int], fl
     edges = sorted({0, *ends, *(cut % (len(wire) + 1) for cut in cuts), len(wire)})
     reads = [HEAD, *(bytes(wire[start:end]) for start, end in pairwise(edges))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lpxdoctor.decode.events.only_tokens", lambda _content: [])  # what the shorter way begins with
+        patch.setattr("lpxdoctor.decode.events.only_tokens", lambda _content: [])  # what the shorter ways begin with
+        patch.setattr("lpxdoctor.decode.events.Opening.event_of", lambda *_: None)
         expected = outcome(reads)
     assert outcome(reads) == expected
+
+
+def test_an_event_is_known_by_how_the_one_before_began() -> None:
+    for known, other in ((TEXT, TEXT.replace(b" x", b"y" * 300)), (DELTA, DELTA.replace(b" x", b""))):
+        opening = Opening(known[:-2])
+        assert opening.event_of(chunk(other)) == other[:-2]
+        for odd in (ROLE, EMPTY, USAGE, other[1:], other + other, other + b"\n", b"data: [DONE]\n\n"):
+            assert opening.event_of(chunk(odd)) is None
+        for read in (chunk(other)[:-1], chunk(other)[1:], b"0" + chunk(other), chunk(other) + b"0\r\n\r\n", b""):
+            assert opening.event_of(read) is None
+    for untold in (EMPTY, event({"choices": [{"text": None}]})):
+        assert Opening(untold[:-2]).event_of(chunk(untold)) is None
 
 
 def test_a_stream_of_tokens_takes_it() -> None:
