@@ -21,8 +21,9 @@ def nouveau_not_blocked(boot: Boot) -> Iterator[Finding]:
 
     Why: at each boot nouveau and the NVIDIA module race for the cards. Whichever comes first keeps them, so a host that
         works today may come up without a GPU after any reboot.
-    Fix: printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf
-        then rebuild the initramfs: sudo update-initramfs -u -k all, or sudo dracut --force.
+    Fix: say so in modprobe.d, and rebuild the initramfs:
+            printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf
+            sudo update-initramfs -u -k all || sudo dracut --force --regenerate-all
     Source: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (disable nouveau)
         https://github.com/NVIDIA/ansible-role-nvidia-driver/issues/44
     """
@@ -53,8 +54,9 @@ def nouveau_blocked_by_command_line_only(boot: Boot) -> Iterator[Finding]:
 
     Why: it works, until a boot entry is written anew without the parameter, or the machine is started from another
         entry. A line in modprobe.d holds for all of them.
-    Fix: printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf
-        then rebuild the initramfs.
+    Fix: say so in modprobe.d, and rebuild the initramfs:
+            printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf
+            sudo update-initramfs -u -k all || sudo dracut --force --regenerate-all
     Source: https://man7.org/linux/man-pages/man5/modprobe.d.5.html
     """
     _needs_own_kernel(boot)

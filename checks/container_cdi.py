@@ -129,8 +129,10 @@ def cdi_refresh_failed(container: Container) -> Iterator[Finding]:
 
     Why: without it the next driver upgrade makes the specification stale, and containers that are started after it
         fail. It fails at boot where it runs before the driver is loaded.
-    Fix: journalctl -u nvidia-cdi-refresh, then sudo systemctl restart nvidia-cdi-refresh.service and
-        sudo systemctl enable --now nvidia-cdi-refresh.path
+    Fix: see why it failed, then run it now and at each boot:
+            journalctl -u nvidia-cdi-refresh -n 50
+            sudo systemctl restart nvidia-cdi-refresh.service
+            sudo systemctl enable --now nvidia-cdi-refresh.path
     Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/1611;
         https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
     """

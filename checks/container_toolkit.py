@@ -25,8 +25,8 @@ def toolkit_missing(container: Container) -> Iterator[Finding]:
 
     Why: Docker itself knows nothing of GPUs. Without the toolkit, or a CDI specification that somebody wrote, docker
         run --gpus all ends with: could not select device driver "" with capabilities: [[gpu]].
-    Fix: install nvidia-container-toolkit from NVIDIA's repository, then
-        sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker
+    Fix: install nvidia-container-toolkit from NVIDIA's repository, then type:
+            sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker
     Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
     """
     _ = container.docker  # without it there is nothing to hand GPUs to

@@ -103,7 +103,7 @@ def mad_module_not_loaded(host: Host, gpus: Gpus, fabric: Fabric, cuda: Cuda) ->
 
     Why: from the fourth generation on Fabric Manager talks to the switches in InfiniBand management datagrams, through
     /dev/infiniband/umad*; its start script waits for them in vain.
-    Fix: modprobe ib_umad; echo ib_umad > /etc/modules-load.d/ib_umad.conf; systemctl restart nvidia-fabricmanager.
+    Fix: modprobe ib_umad; echo ib_umad > /etc/modules-load.d/ib_umad.conf; systemctl restart nvidia-fabricmanager
     Source: https://github.com/spectrocloud/CanvOS/pull/700
     """
     _fourth_generation(host, gpus, cuda)

@@ -129,7 +129,12 @@ def check(
 
 
 def _sections(text: str) -> dict[str, str]:
-    """Split a docstring into its title and its sections; a section runs to the next one, blank lines kept."""
+    """Split a docstring into its title and its sections; a section runs to the next one, blank lines kept.
+
+    Its lines stand four columns further in; what stands further yet is a command, and stays so.
+    """
     parts = re.split(r"^(Why|Fix|Source):\s*", text, flags=re.MULTILINE)
-    named = {name: inspect.cleandoc(body).strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    named = {
+        name: re.sub(r"(?m)^ {1,4}", "", body).rstrip() for name, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
     return {"Title": " ".join(parts[0].split()), **named}

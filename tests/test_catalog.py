@@ -9,6 +9,7 @@ from lpxdoctor import bundled, catalog
 from lpxdoctor.check import CHAIN, Check, Severity
 from lpxdoctor.errors import UsageError
 from lpxdoctor.evaluate import facts_of, probes_of
+from lpxdoctor.report.typed import is_command
 
 CHECKS = catalog.load(None)
 FILES = sorted(bundled.CHECKS.glob("*.py"))
@@ -75,6 +76,18 @@ def test_there_are_enough_and_their_probes_are_few() -> None:
     assert len(CHECKS) >= 140
     assert len(probes_of(CHECKS)) < 130
     assert len(facts_of(CHECKS)) < 30
+
+
+def test_commands_of_a_fix_are_indented_and_so_are_not_run_together() -> None:
+    cures = {check.id: check.cure.splitlines() for check in CHECKS}
+    assert cures["boot.initramfs-allows-nouveau"][1:] == [
+        "    sudo update-initramfs -u -k all        # Debian, Ubuntu",
+        "    sudo dracut --force --regenerate-all   # RHEL, Rocky",
+    ]
+    for id_, lines in cures.items():
+        for line in lines:
+            assert len(line) - len(line.lstrip()) in {0, 4}, id_
+            assert len(lines) == 1 or not (line.startswith(("sudo ", "printf ")) and is_command(line)), (id_, line)
 
 
 def test_an_id_that_nothing_has_is_answered_with_those_that_may_be_meant() -> None:

@@ -8,6 +8,7 @@ import click
 from lpxdoctor import catalog
 from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
+from lpxdoctor.report import typed
 from lpxdoctor.report.checks import ExplainedDocument, explained, explained_rule
 from lpxdoctor.report.encoding import pretty
 from lpxdoctor.report.text import flowing
@@ -53,7 +54,7 @@ def _print(told: ExplainedDocument) -> None:
         print(f"{label}:\n{_wrapped(text, '  ')}\n")
     print(f"Source:\n{textwrap.indent(told.source, '  ')}\n")
     if told.playbook:
-        print(f"The playbook that puts it right: {told.playbook}. Type: lpxdoctor fix {told.id}")
+        print(_wrapped(f"The playbook that puts it right: {told.playbook}. Type:\n    sudo lpxdoctor fix {told.id}"))
     if told.after:
         print(_wrapped(f"Not judged while one of these fails: {', '.join(told.after)}"))
     if told.before:
@@ -61,15 +62,16 @@ def _print(told: ExplainedDocument) -> None:
 
 
 def _wrapped(text: str, indent: str = "") -> str:
-    """Return text for the terminal's width; indented lines are commands, which stay whole."""
+    """Return text for the terminal's width; indented lines are commands, which can still be copied."""
     width = min(shutil.get_terminal_size().columns, _WIDEST)
     lines: list[str] = []
     for line in flowing(text).splitlines():
-        whole = line.startswith(" ") or not line
-        filled = (
-            [f"{indent}{line}"]
-            if whole
-            else textwrap.wrap(
+        command = line.lstrip()
+        before = indent + line[: len(line) - len(command)]
+        if before != indent:
+            lines += (before + part for part in typed.lines(command, width - len(before)))
+        else:
+            lines += textwrap.wrap(
                 line,
                 width,
                 initial_indent=indent,
@@ -77,6 +79,4 @@ def _wrapped(text: str, indent: str = "") -> str:
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-        )
-        lines += filled
     return "\n".join(lines)

@@ -122,7 +122,7 @@ def told(text: str) -> Iterator[RenderableType]:
     """Yield a docstring's section, its commands so that they can be copied."""
     for line in flowing(text).splitlines():
         command = line.strip()
-        yield Padding(Typed(command, ""), (0, 0, 0, 4), expand=False) if line != command else Text(line)
+        yield Padding(Typed(command, ""), (0, 0, 0, len(line) - len(line.lstrip())), expand=False)
 
 
 def flowing(text: str) -> str:

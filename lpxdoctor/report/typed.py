@@ -11,7 +11,7 @@ from rich.text import Text
 
 _REMARK = re.compile(r"\s+#\s+(?=\S)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_PROSE = {"a", "an", "and", "at", "it", "its", "of", "or", "the", "then", "to", "what", "where", "with"}
+_PROSE = {"a", "after", "an", "and", "at", "it", "its", "of", "or", "the", "then", "to", "what", "where", "with"}
 _GOES_ON = " \\"
 
 
@@ -41,13 +41,11 @@ def is_command(text: str) -> bool:
 
 
 def lines(text: str, width: int) -> Iterator[str]:
-    """Yield the lines of a command, its remark behind it or, where there is no room, before it."""
+    """Yield the lines of a command, its remark behind it or, where there is no room, below it."""
     if len(text) <= width or not is_command(text):
         yield text
         return
     command, *remark = _REMARK.split(text, maxsplit=1)
-    for part in remark:
-        yield from (f"# {line}" for line in textwrap.wrap(part, max(width - 2, 1)))
     line = ""
     for word in _words(command):
         if line and len(line) + 1 + len(word) > width - len(_GOES_ON):
@@ -56,6 +54,8 @@ def lines(text: str, width: int) -> Iterator[str]:
         else:
             line = f"{line} {word}" if line else word
     yield line
+    for part in remark:
+        yield from (f"  # {line}" for line in textwrap.wrap(part, max(width - 4, 1)))
 
 
 def _words(command: str) -> list[str]:
