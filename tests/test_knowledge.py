@@ -110,9 +110,13 @@ def test_gpus_are_found_by_id_and_by_name() -> None:
     assert by_id is not None
     assert (by_id.name, by_id.cc, by_id.kind) == ("NVIDIA H200", "9.0", "data-center")
     assert K.gpu_by_name("NVIDIA H200") == by_id
-    large = K.gpu_by_name("NVIDIA GeForce RTX 4060 Ti", 16380)
-    assert large is not None
-    assert large.memory_gb == 16
+
+
+def test_gpus_that_share_a_name_differ_in_memory_alone() -> None:
+    shared = {name: [gpu for gpu in K.gpus if gpu.name == name] for name in {gpu.name for gpu in K.gpus}}
+    assert len(shared["NVIDIA GeForce RTX 4060 Ti"]) == 2
+    for name, rows in shared.items():
+        assert len({(row.cc, row.kind, row.bandwidth_gbs, row.open) for row in rows}) == 1, name
 
 
 def test_open_modules_are_judged_by_gpu_and_not_only_by_capability() -> None:

@@ -15,6 +15,7 @@ from lpxdoctor.decode.gpu import Card
 from lpxdoctor.decode.limits import limit
 from lpxdoctor.decode.profile import Ceiling, CeilingBasis, Rung
 from lpxdoctor.sizing.cache import FORMATS
+from lpxdoctor.sizing.card import bandwidth
 from lpxdoctor.sizing.ceiling import step
 from lpxdoctor.sizing.model import Model
 from lpxdoctor.sizing.options import shareable
@@ -133,10 +134,9 @@ def _assumed(served: Served) -> tuple[str, ...]:
 
 
 def _bandwidth(name: str, card: Card) -> tuple[int, str] | None:
-    """Return a GPU's peak bandwidth and how it is known: two transfers a clock, for every kind of memory."""
-    clock, width = card.memory_clock_mhz, card.bus_width_bits
-    if clock and width:
-        return clock * 10**6 * 2 * width // 8, f"{clock} MHz x 2 x {width} bit / 8, by NVML"
+    """Return a GPU's peak bandwidth and how it is known."""
+    if card.memory_clock_mhz and card.bus_width_bits:
+        return bandwidth(card.memory_clock_mhz, card.bus_width_bits)
     row = knowledge.load().gpu_by_name(name)
     return (row.bandwidth_gbs * 10**9, f"the data sheet of {row.name}") if row else None
 

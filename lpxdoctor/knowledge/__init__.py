@@ -147,12 +147,9 @@ class Knowledge:
         """Return the GPU of a PCI device id; of boards that share one, the first."""
         return next((row for row in self.gpus if f"{device_id:04X}" in row.pci), None)
 
-    def gpu_by_name(self, name: str, memory_mib: int | None = None) -> Gpu | None:
-        """Return the GPU of an NVML name; of models that share it, the one whose memory is nearest."""
-        rows = [row for row in self.gpus if row.name == name]
-        if memory_mib is None:
-            return rows[0] if rows else None
-        return min(rows, key=lambda row: abs((row.memory_mib or row.memory_gb * 1024) - memory_mib), default=None)
+    def gpu_by_name(self, name: str) -> Gpu | None:
+        """Return the GPU of an NVML name; of models that share it, which differ in memory alone, the first."""
+        return next((row for row in self.gpus if row.name == name), None)
 
     def open_modules_of(self, gpu: Gpu) -> OpenModules | None:
         """Return whether the open kernel modules can or must drive a GPU."""

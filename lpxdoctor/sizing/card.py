@@ -199,12 +199,16 @@ def _seen(gpu: SeenGpu, *, alike: int) -> Card:
     )
 
 
+def bandwidth(clock_mhz: int, width_bits: int) -> tuple[int, str]:
+    """Return bytes/s and how they come about: NVML counts the clock of every kind of memory at two transfers a turn."""
+    return clock_mhz * 10**6 * 2 * width_bits // 8, f"{clock_mhz} MHz x 2 x {width_bits} bit / 8, by NVML"
+
+
 def _bandwidth(gpu: SeenGpu, row: Row | None) -> tuple[int | None, str]:
-    """Return the peak bandwidth: two transfers a clock, for every kind of memory as NVML counts its clock."""
     try:
         clock, width = gpu.memory_clock_max_mhz, gpu.bus_width_bits
     except Unreadable:
         clock, width = None, None
     if clock and width:
-        return clock * 10**6 * 2 * width // 8, f"{clock} MHz x 2 x {width} bit / 8, by NVML"
+        return bandwidth(clock, width)
     return (row.bandwidth_gbs * 10**9, "data sheet") if row else (None, "")

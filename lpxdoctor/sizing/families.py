@@ -70,7 +70,7 @@ def _dense(style: Style, *, more: int = 0) -> Callable[[Fields], Shape]:
     return build
 
 
-def _moe(style: Style, block: mixtures.Block, *, more: int = 0) -> Callable[[Fields], Shape]:
+def _moe(style: Style, block: mixtures.Block) -> Callable[[Fields], Shape]:
     """Return the counter of a family of decoders with routed experts."""
 
     def build(f: Fields) -> Shape:
@@ -79,7 +79,7 @@ def _moe(style: Style, block: mixtures.Block, *, more: int = 0) -> Callable[[Fie
         for index in range(f.layers()):
             tally = tally + every + block(f, style, index)
         count, used = mixtures.routing(f)
-        layers = within_reach(f, kept(f), layer_types(f, style.window), more=more)
+        layers = within_reach(f, kept(f), layer_types(f, style.window))
         return Shape(tally=tally, tied=tied, layers=layers, experts=count, experts_per_token=used)
 
     return build

@@ -134,9 +134,9 @@ def started_at_s() -> float:
     return boot_s + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def journal(since_s: float, lines: int = 8) -> str:
+def journal(since_s: float) -> str:
     """Return the last complaints of dockerd, and of systemd about it, since a time."""
     ask("journalctl", "--sync")
     said = ask("journalctl", "-u", UNIT, f"--since=@{int(since_s)}", "-o", "cat", "--no-pager", "-n", "500")[1]
     told = [line for line in said.splitlines() if not _CHATTER.search(line)]
-    return "\n".join(told[-lines:]) or "the journal holds nothing of it"
+    return "\n".join(told[-8:]) or "the journal holds nothing of it"

@@ -63,7 +63,7 @@ def without_reservations(text: str, vendors: list[str]) -> str:
         words = line.split()
         if len(words) < 3 or words[0] != "options" or name_of(words[1]) != "vfio_pci":
             return line
-        kept = [word for word in (unreserved(word, "ids=", vendors) for word in words[2:]) if word]
+        kept = [word for word in (unreserved(word, vendors) for word in words[2:]) if word]
         if kept == words[2:]:
             return line
         return " ".join([*words[:2], *kept]) if kept else ""
@@ -71,13 +71,13 @@ def without_reservations(text: str, vendors: list[str]) -> str:
     return rewritten(text, changed)
 
 
-def unreserved(word: str, key: str, vendors: list[str]) -> str:
+def unreserved(word: str, vendors: list[str]) -> str:
     """Return "ids=8086:1,10de:2" without the ids of the vendors; "" where none is left."""
-    if not word.startswith(key):
+    key, _, ids = word.partition("=")
+    if key != "ids":
         return word
-    ids = word[len(key) :].split(",")
-    kept = [one for one in ids if one.partition(":")[0].lower() not in vendors]
-    return key + ",".join(kept) if kept else ""
+    kept = [one for one in ids.split(",") if one.partition(":")[0].lower() not in vendors]
+    return f"ids={','.join(kept)}" if kept else ""
 
 
 def rewritten(text: str, change: Callable[[str], str]) -> str:
