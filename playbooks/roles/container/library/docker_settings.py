@@ -147,8 +147,8 @@ def replace(path: Path, text: str, pending: Path, aside: bool) -> str:
         had = path.exists()
         if had:
             shutil.copy2(path, backup)
-            for file in (name, backup):
-                os.chown(file, path.stat().st_uid, path.stat().st_gid)
+            for copy in (name, backup):
+                os.chown(copy, path.stat().st_uid, path.stat().st_gid)
         Path(name).chmod(path.stat().st_mode & 0o777 if had else 0o644)
         # A file that was broken is nothing to go back to.
         note(pending, {"path": str(path), "backup": str(backup) if had and not aside else "", "had": had})
