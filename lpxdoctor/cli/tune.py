@@ -116,7 +116,7 @@ def command(
     wish = _wish(budget_s=budget * 60, keep=keep, **options)
     store.check(output)
     service = _service(engine, start_timeout, keep=keep)
-    sizing = _sizing(service.hints, wish.input_len + wish.output_len)
+    sizing = planned(service.hints, wish.input_len + wish.output_len)
     with _stop_flag() as stopped:
         audience = Audience(is_stopped=lambda: bool(stopped), tell=_tell, on_rung=_tell_rung)
         state = tuned(service, wish, policy.load(), sizing, audience, resume=resume)
@@ -154,7 +154,7 @@ def _service(engine: str, limit_s: float, *, keep: bool) -> "Service":
     return deployed(engine, limit_s)
 
 
-def _sizing(hints: "Hints", context: int) -> "Sizing | str":
+def planned(hints: "Hints", context: int) -> "Sizing | str":
     """Return the plan of the model on this machine's GPUs as if they were empty, or why there is none.
 
     A deployment that is tuned holds their memory, and is ended before each start.

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lpxdoctor import deployments
 from lpxdoctor.cli import _host, run
-from lpxdoctor.cli.tune import _sizing
+from lpxdoctor.cli.tune import planned
 from lpxdoctor.deploy.request import Request, asked
 from lpxdoctor.deployments import Deployment
 from lpxdoctor.report import tune as report
@@ -149,7 +149,7 @@ def test_a_deployments_own_memory_is_not_in_the_way_of_its_candidates(
     full["processes"] = [process(7, "vllm", 134000)]
     monkeypatch.setattr(_host, "ask", lambda *_, **__: evidence(full))
     (tmp_path / "config.json").write_text(json.dumps(QWEN_25_7B))
-    sizing = _sizing(Hints(model=str(tmp_path / "config.json")), 384)
+    sizing = planned(Hints(model=str(tmp_path / "config.json")), 384)
     assert not isinstance(sizing, str)
     assert sizing.fits
     assert [form for form, _ in sizing.kv_tokens] == ["fp8"]
