@@ -37,7 +37,7 @@ def _signs(console: Console) -> dict[str, str]:
 
 def _blocks(plan: Plan, signs: dict[str, str]) -> Iterator[RenderableType]:
     """Yield the text from top to bottom."""
-    yield Text(_headline(plan, signs), "bold")
+    yield Text(_headline(plan), "bold")
     yield Text(_held(plan), "dim")
     if plan.refusal:
         yield ""
@@ -58,24 +58,24 @@ def _blocks(plan: Plan, signs: dict[str, str]) -> Iterator[RenderableType]:
         yield ""
 
 
-def _headline(plan: Plan, signs: dict[str, str]) -> str:
+def _headline(plan: Plan) -> str:
     card, count = plan.card, plan.wish.tensor_parallel
     each = [f"{card.total_bytes / GIB:.1f} GiB"]
     if card.bytes_per_s:
         each.append(f"{card.bytes_per_s / 1e9:,.0f} GB/s")
     each.append(f"compute capability {card.capability}")
-    gpu = f"{count} {signs['times']} {card.name}" if count > 1 else card.name
+    gpu = f"{count} x {card.name}" if count > 1 else card.name
     return f"{plan.model.name} on {gpu} ({', '.join(each)})"
 
 
 def _held(plan: Plan) -> str:
     card = plan.card
     if card.free_bytes is None:
-        return "from the table: what others hold of one is seen on its host, or with --from"
+        return "as in the table of GPUs; what others hold is seen on the host, or with --from"
     held = max(card.total_bytes - card.free_bytes, 0)
     who = ", ".join(card.holders) if card.holders else "no process is shown"
     place = f"GPU {card.index}" + (f", the emptiest of {card.alike}" if card.alike > plan.wish.tensor_parallel else "")
-    return f"{place}: " + (f"held by others now: {held / GIB:.1f} GiB ({who})" if held >= MIB else "all of it is free")
+    return f"{place}: " + (f"held by others now: {held / GIB:.1f} GiB: {who}" if held >= MIB else "all of it is free")
 
 
 def _table(plan: Plan) -> Table:
