@@ -55,9 +55,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a text says of a check's fault; rank 0 states it, a higher one only points to it.
+    """Evidence in a text for the fault that a check is about.
 
-    severity: where the text shows more than the check could, as that what it warns of has happened; None for its own.
+    rank: 0 where the text states the fault; the higher, the less directly it points to it. severity: instead of the
+    check's own, where the text shows that what the check only warns of has happened.
     """
 
     id: str

@@ -168,7 +168,7 @@ _EXCERPT = "what was given does not show it"
 
 
 def _with(result: Result, proof: Proof | None) -> Result:
-    """Return the result with what a text proves besides; what both found is one finding."""
+    """Return the result with what a text proves added to it; a fault that both show stays one finding."""
     if proof is None:
         return result
     severity = proof.severity or result.severity

@@ -54,7 +54,7 @@ class Source:
     signed_by: Path
 
     def line(self, architecture: str) -> str:
-        """Return it as apt reads it."""
+        """Return the source as a line of sources.list."""
         return (
             f"deb [arch={architecture} signed-by={self.signed_by}] {self.uri} {self.suite} {' '.join(self.components)}"
         )
@@ -69,7 +69,7 @@ class Root:
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment by which apt's programs are this one."""
+        """Return the environment in which apt's programs work in this directory and with these settings."""
         return {"APT_CONFIG": str(self.directory / "apt.conf")}
 
     def prepare(self, sources: Sequence[Source], preferences: Sequence[str] = ()) -> None:
@@ -128,7 +128,7 @@ class Root:
         return said_by(("apt-get", "install", "--quiet", mode, *names, *chosen), what, env=self.env)
 
     def write_index(self, directory: Path, created: datetime) -> None:
-        """Make a directory of .deb files a flat repository: Packages and Release, the same for the same files."""
+        """Write Packages and Release for a directory of .deb files; the same files give the same bytes."""
         index = "\n".join(_stanza(package) for package in sorted(directory.glob("*.deb"))).encode()
         (directory / "Packages").write_bytes(index)
         release = (

@@ -66,7 +66,7 @@ def _distribution(target: Target, variables: Mapping[str, Any]) -> tuple[Source,
 
 
 def _mirrors(target: Target, variables: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the mirrors of a distribution and of its security updates: as told, else those of this machine's apt."""
+    """Return the mirrors of a distribution and its security updates: those given, else those of this machine's apt."""
     own, own_security = _of_this_machine(target)
     main = str(variables.get(DISTRIBUTION) or own)
     security = str(variables.get(SECURITY) or own_security or (main if target.distribution == "ubuntu" else ""))

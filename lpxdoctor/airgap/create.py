@@ -116,7 +116,7 @@ def _gathered(wanted: Wanted, content: Path, work: Path, created: datetime, on_s
 
 
 def packager(planned: Plan, target: Target, variables: Mapping[str, Any], work: Path) -> apt.Root | dnf.Root:
-    """Return the package manager of another machine, ready to be asked."""
+    """Return an apt or dnf that works as if this machine were the target, with its sources read."""
     directory = work / target.manager
     if target.manager == "dnf":
         by_dnf = dnf.Root(directory, target)
@@ -128,7 +128,7 @@ def packager(planned: Plan, target: Target, variables: Mapping[str, Any], work: 
 
 
 def _public(items: Iterable[Item]) -> tuple[Item, ...]:
-    """Return items whose sources tell nobody's password."""
+    """Return the items without user names and passwords in the URLs of their sources."""
     return tuple(structs.replace(item, source=_USER.sub("//", item.source)) for item in items)
 
 

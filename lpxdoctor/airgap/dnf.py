@@ -76,7 +76,7 @@ class Root:
         )
 
     def write_index(self, directory: Path, created: datetime) -> None:
-        """Make a directory of .rpm files a repository with the modules of where they came from."""
+        """Write the index of a directory of .rpm files, with the module streams of the repositories they came from."""
         epoch = int(created.timestamp())
         for file in directory.glob("*.rpm"):
             os.utime(file, (epoch, epoch))  # the index has it, and the same files are to give the same index

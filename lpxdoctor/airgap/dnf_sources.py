@@ -29,7 +29,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     settings: dict[str, str] = {}
 
     def section(self) -> str:
-        """Return it as dnf reads it."""
+        """Return the repository as a section of a .repo file."""
         lines = {
             "name": self.name,
             "baseurl": self.url,

@@ -26,7 +26,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Return what --for takes."""
+        """Return the target's name, as --for takes it."""
         system = f"{self.distribution}{self.version.replace('.', '')}"
         return system if self.architecture == "amd64" else f"{system}/{self.architecture}"
 

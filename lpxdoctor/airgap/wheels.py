@@ -79,7 +79,7 @@ def fetch(target: Target, directory: Path, work: Path, epoch: int) -> tuple[Item
 
 
 def _resolved(target: Target, work: Path) -> tuple[_Chosen, ...]:
-    """Return what to download: pip's choice, made again with what markers of the target's Python add to it."""
+    """Return what to download: pip asked again until its choice has all that the target's Python needs."""
     wanted = set(needed(metadata.requires(PACKAGE) or (), target))
     for _ in range(_ROUNDS):
         report = _report(wanted, target, work)

@@ -1,4 +1,4 @@
-"""A regular expression in, words of which at least one stands in every text that it matches, out: a quick way to no."""
+"""A regular expression in; words of which each matching text holds at least one out, to rule most texts out quickly."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ Words = frozenset[str]
 
 
 def anchors(pattern: str) -> tuple[str, ...]:
-    """Return words in lower case, () where the pattern has none that every match must hold one of."""
+    """Return such words in lower case, () where the pattern can match a text with none of its words."""
     pieces = _TOKEN.findall(pattern)
     return tuple(sorted(_any_of(iter(pieces))))
 

@@ -92,7 +92,7 @@ def _menu(text: str) -> list[_Entry]:
 
 
 def _starts_linux(entry: _Entry) -> bool:
-    """Tell a menu of its own from the few extra entries beside GRUB's list of loader entries."""
+    """Tell whether an entry of grub.cfg starts Linux; beside loader entries grub.cfg has only extras that do not."""
     return bool(entry.kernel) or any(map(_starts_linux, entry.below))
 
 

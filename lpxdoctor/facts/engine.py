@@ -168,7 +168,7 @@ class Engine(Fact):
 
     @cached_property
     def cause(self) -> Match | None:
-        """The known error, of those in what Docker says of it and in its last lines, that lies farthest below."""
+        """The deepest of the known errors in what Docker says of it, else in its log; None where there is none."""
         refusals = messages.find(self.docker_error)
         return refusals[0] if refusals else next(iter(messages.find(self.log)), None)
 

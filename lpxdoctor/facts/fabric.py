@@ -39,7 +39,7 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True)
 class Fabric(Fact):
-    """Fabric Manager and what it needs. Whether it is needed at all is Host's and Gpus' to say."""
+    """Fabric Manager and what it needs. Whether a host needs it is told by Host and Gpus."""
 
     probes: ClassVar[tuple[Probe, ...]] = (SHOW, VERSION, SUBNET_MANAGER, MAD_MODULE)
 

@@ -50,7 +50,7 @@ def known(read: Callable[[], T]) -> T:
 
 
 def told(read: Callable[[], str]) -> str:
-    """Return what read() returns, or that it is not known and why: for what a finding only shows beside its reason."""
+    """Return what read() returns or, where it is unreadable, "not known: REASON": for what is only mentioned."""
     try:
         return read()
     except Unreadable as reason:

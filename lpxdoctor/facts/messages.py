@@ -128,7 +128,7 @@ def has_row(xid: int) -> bool:
 
 @lru_cache(maxsize=1)
 def table() -> tuple[Known, ...]:
-    """Return the known errors, causes far below first."""
+    """Return the known errors, in the table's order: the deepest cause first."""
     rows = msgspec.toml.decode((bundled.KNOWLEDGE / "messages.toml").read_bytes())["errors"]
     return msgspec.convert(rows, tuple[Known, ...])
 
@@ -151,14 +151,14 @@ def needed(pattern: str) -> tuple[str, ...]:
 
 
 def find(text: str) -> tuple[Match, ...]:
-    """Return the known errors of engines in a text, each at its first place, causes far below first."""
+    """Return the known errors of engines in a text, each at its first place, the deepest cause first."""
     found = _found(text, text.lower())
     read = ((known, match, known.reading(text)) for known, match in found if known.engine)
     return tuple(_match(known, match, reading.meaning, text) for known, match, reading in read if reading)
 
 
 def tell(text: str, about: Mapping[str, str], beside: str = "") -> tuple[Told, ...]:
-    """Return all that a text says of a host, causes far below first.
+    """Return all that a text says of a host, the deepest cause first.
 
     Args:
         text: what a program or a person wrote.
@@ -172,7 +172,7 @@ def tell(text: str, about: Mapping[str, str], beside: str = "") -> tuple[Told, .
 
 
 def hear(sentence: str) -> tuple[Told, ...]:
-    """Return what a person may mean who tells of a symptom in a sentence: as a log says it, else in looser words."""
+    """Return the symptoms that a person's sentence may mean, by the words of logs or else by looser ones."""
     told = tell(sentence, {})
     short = sentence[:_SENTENCE_CHARS]
     return told or tuple(
@@ -254,7 +254,7 @@ def _line(text: str, match: re.Match[str]) -> str:
 
 
 def filled(meaning: str, values: Mapping[str, Any]) -> str:
-    """Return a meaning with the values in its braces; a part in brackets goes where one of its values is not known."""
+    """Return a meaning with the values in its braces; a part in brackets is left out where one is missing."""
 
     def part(found: re.Match[str]) -> str:
         return found[1] if all(values.get(name) for name in re.findall(r"\{(\w+)\}", found[1])) else ""

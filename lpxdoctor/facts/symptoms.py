@@ -1,4 +1,4 @@
-"""What a person tells of a host in; the symptoms that are known among it out. Nobody can see them but who tells."""
+"""What a person tells of a host in; the known symptoms among it, which no probe can see, out."""
 
 from dataclasses import dataclass
 from functools import partial

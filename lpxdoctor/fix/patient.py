@@ -16,7 +16,7 @@ from lpxdoctor.fleet import FleetHost
 
 @dataclass(kw_only=True)
 class Patient:
-    """A host, how it was and is, and what keeps it from its end."""
+    """A host: how it was, how it is now, its record, and why it was refused or failed."""
 
     host: FleetHost
     before: Seen | None = None

@@ -57,12 +57,12 @@ class Plan:
         return tuple(id_ for step in (*self.steps, *self.later) for id_ in step.ids)
 
     def put_off(self) -> "Plan":
-        """Return the plan with all of it behind the reboot: what was run already waits for that alone."""
+        """Return the plan with every step behind the reboot: what was run already only waits for that."""
         return replace(self, steps=(), later=(*self.steps, *self.later))
 
     @property
     def shape(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-        """What hosts with equal plans share."""
+        """The steps alone, without what is by hand: hosts with equal ones are reported together."""
         return self.steps, self.later
 
 

@@ -91,7 +91,7 @@ def _refusal(patient: Patient, wishes: Wishes) -> str:
 
 
 def _begin(job: Job, patient: Patient) -> None:
-    """Note what is to be done, before anything is; what was left of a former run is no more than what is seen now."""
+    """Record what is to be done before any of it is; the new plan takes the place of a former run's record."""
     assert patient.before
     assert patient.plan
     if not patient.plan.ids:

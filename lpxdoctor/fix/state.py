@@ -68,14 +68,14 @@ def load(host: str) -> Record | None:
     """Return a host's record, None where there is none.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: it is none.
+        SetupError: it cannot be read.
     """
     file = record_file(host)
+    kept = content(file)
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Record)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.MsgspecError) as error:
+        return None if kept is None else msgspec.json.decode(kept, type=Record)
+    except msgspec.MsgspecError as error:
         raise UsageError(
             f"The record {file} of what was planned for {host} cannot be read: {error}.\n"
             f"Remove it and run lpxdoctor fix anew, which looks at the host again: rm {file}"
@@ -84,7 +84,7 @@ def load(host: str) -> Record | None:
 
 def hosts() -> tuple[str, ...]:
     """Return the hosts that have a record, sorted."""
-    return tuple(sorted(unquote(path.name.removesuffix(".json")) for path in _directory().glob("*.json")))
+    return tuple(sorted(unquote(path.name.removesuffix(".json")) for path in records(_directory().name)))
 
 
 def remove(host: str) -> None:

@@ -1,4 +1,4 @@
-"""Going on after this machine's reboot: nothing in; a systemd unit that resumes once, and the reboot, out."""
+"""Go on after a reboot of this machine: a systemd unit that runs `fix --resume` once, and the reboot itself."""
 
 import os
 import shlex

@@ -240,7 +240,7 @@ class _Loop:
         self._ending.append((talk.process, time.monotonic() + _GRACE_S))
 
     def _reap(self) -> None:
-        """Take leave of ended processes; those that do not go are killed."""
+        """Wait for ssh processes that are done with; kill those that do not end."""
         for process, until in list(self._ending):
             if process.poll() is None:
                 if time.monotonic() < until:

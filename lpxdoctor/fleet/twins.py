@@ -1,4 +1,4 @@
-"""Hosts that are not two: what identifies each in, machines and GPUs that answer under several names out."""
+"""What identifies each host in; machines, machine ids and GPUs that answer under several names out."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ _DIGITS = 16
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What no two hosts have in common, "" and {} where it could not be read.
+    """What two different hosts never share, "" and {} where it could not be read.
 
     machine is the beginning of the SHA-256 of the machine id, which machine-id(5) asks to keep to oneself; boot is of
     the running kernel; gpus has UUID -> name.
@@ -33,7 +33,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Twin:
-    """Something that several hosts show as theirs."""
+    """A machine, machine id or GPU that several hosts of the inventory report."""
 
     kind: Kind  # "machine id": they are several, made from one image
     what: str  # UUID and name of a GPU, "" for the others
@@ -52,7 +52,7 @@ def identity(facts: Mapping[type[Fact], Fact]) -> Identity:
 
 
 def twins(hosts: Mapping[str, Identity]) -> tuple[Twin, ...]:
-    """Return what several hosts show; the GPUs of a machine that is there twice are not told besides."""
+    """Return what several hosts report; the GPUs of a machine under two names are not reported again."""
     same = _groups((name, (one.machine, one.boot)) for name, one in hosts.items() if one.machine and one.boot)
     cloned = _groups((name, one.machine) for name, one in hosts.items() if one.machine)
     cards = _groups((name, uuid) for name, one in hosts.items() for uuid in one.gpus)
@@ -73,7 +73,7 @@ K = TypeVar("K")
 
 
 def _groups(pairs: Iterable[tuple[str, K]]) -> dict[K, tuple[str, ...]]:
-    """Return key -> hosts, of the keys that several have."""
+    """Return {key: hosts} of the keys that several hosts have."""
     found: dict[K, list[str]] = {}
     for name, key in pairs:
         found.setdefault(key, []).append(name)
@@ -81,5 +81,5 @@ def _groups(pairs: Iterable[tuple[str, K]]) -> dict[K, tuple[str, ...]]:
 
 
 def _own(text: str | None) -> str:
-    """Return what identifies, "" for what stands in its place."""
+    """Return an identifier, "" for one that was anonymized or is missing."""
     return "" if text is None or _STAND_IN.fullmatch(text) else text

@@ -12,7 +12,7 @@ _LINE_CHARS = 240
 
 
 def proofs(forms: Sequence[Pasted], about: Mapping[str, str]) -> tuple[Proof, ...]:
-    """Return the proofs in a text, causes far below first; one for each check, of what proves it most directly.
+    """Return the proofs in a text, the deepest cause first; for each check the one that proves it most directly.
 
     Args:
         forms: the text as it was given, and as it reads where its lines are made whole.

@@ -1,4 +1,4 @@
-"""A text and a console in, the text with the signs that the console's encoding has out."""
+"""A text and a console in; the text, with plainer signs where the console's encoding lacks some, out."""
 
 from collections.abc import Mapping
 
