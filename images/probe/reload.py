@@ -106,7 +106,7 @@ def _hooked(host: dict[str, Any]) -> bool:
 
 
 def systemd_reload() -> None:
-    """Do it."""
+    """Have systemd read its units again; raise where it does not."""
     subprocess.run(("systemctl", "daemon-reload"), check=True, timeout=RELOAD_S, capture_output=True)
 
 

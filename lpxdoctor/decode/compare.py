@@ -35,7 +35,7 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The answer. alone lists concurrencies that only one profile has."""
+    """How the second profile compares with the first; alone lists concurrencies that only one of them has."""
 
     a: Profile
     b: Profile

@@ -25,7 +25,7 @@ def concluded(profile: Profile, policy: Policy, targets_ms: Mapping[str, float])
 
 
 def _with_the_way(found: Knee, reached: str) -> Knee:
-    """Say of a late front end that it may be the network's doing, where one lies between."""
+    """Add to what is said of a late front end that the network may be the cause, where one lies between."""
     if found.cause != Cause.FRONT_END.value or reached.startswith(_NO_NETWORK):
         return found
     doubt = f"measured {reached}: that way may be what is late; measure on the engine's own host to tell"

@@ -10,7 +10,7 @@ import msgspec
 
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.files import write_whole
-from lpxdoctor.state import held, made
+from lpxdoctor.state import content, held, made
 
 Stage = Literal["waiting", "running", "done", "failed"]
 Phase = Literal["", "playbooks", "check", "deploy", "baseline"]
@@ -43,7 +43,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run."""
+    """A run of provision: what was asked for, and how far each host is."""
 
     schema: Literal[1] = 1
     wishes: Wishes
@@ -56,7 +56,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return tuple(name for name, host in self.hosts.items() if host.stage in stages)
 
     def having(self, names: Sequence[str], **changes: object) -> "Record":
-        """Return the record with something changed of some hosts."""
+        """Return the record with these fields of some hosts replaced."""
         replaced = {name: msgspec.structs.replace(self.hosts[name], **changes) for name in names}
         return msgspec.structs.replace(self, hosts={**self.hosts, **replaced})
 
@@ -86,16 +86,18 @@ def load(source: str) -> Record:
     """Return the record of an inventory.
 
     Raises:
-        UsageError: there is none, or it cannot be read.
+        UsageError: there is none, or it is none.
+        SetupError: it cannot be read.
     """
     file = file_of(source)
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=Record)
-    except FileNotFoundError:
+    kept = content(file)
+    if kept is None:
         raise UsageError(
             f"No run with -i {source} is on record, so there is nothing to go on with.\nStart one without --resume."
-        ) from None
-    except (OSError, msgspec.MsgspecError) as error:
+        )
+    try:
+        return msgspec.json.decode(kept, type=Record)
+    except msgspec.MsgspecError as error:
         raise UsageError(
             f"The record {file} cannot be read: {error}.\nStart anew without --resume, which looks at every host again."
         ) from None

@@ -63,7 +63,7 @@ def _ways_out(model: Model, card: Card, choices: tuple[Option, ...], option: Opt
 
 
 def _emptied(model: Model, card: Card, option: Option) -> str:
-    """Return that it fits once the others are gone, "" where it does not: one of them may be this very model."""
+    """Return that it fits once others give their memory back (one may be this very model), "" where it does not."""
     empty = replace(card, free_bytes=None, holders=())
     same = next((one for one in options(model, empty, option.wish) if one.precision == option.precision), None)
     if same is None or not same.fits:

@@ -35,7 +35,7 @@ def _skip(step: str, why: str, settings: Settings | None = None) -> Candidate:
 
 
 def _lacks(situation: Situation, since: str, until: str = "") -> str:
-    """Return why an option that came with a version is nothing for this engine, "" where it is."""
+    """Return why this engine lacks an option that came with a version, "" where it has it."""
     version = situation.version
     if version is None:
         return "the engine's version is not known"
@@ -278,7 +278,7 @@ RULES: Mapping[str, Callable[[Situation], Iterator[Candidate]]] = {
 
 
 def checked_steps(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the steps asked for, all without any; UsageError for one that there is none of."""
+    """Return the steps asked for, all where none is named; UsageError for a name that no step has."""
     unknown = [name for name in names if name not in RULES]
     if unknown:
         raise UsageError(f"--only {unknown[0]}: there is no such step. There are: {', '.join(RULES)}.")
