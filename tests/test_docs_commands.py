@@ -11,7 +11,7 @@ import pytest
 
 from lpxdoctor import catalog
 from lpxdoctor.check import Check
-from lpxdoctor.cli import group
+from lpxdoctor.cli import COMMANDS, group
 from tests.test_cli_edges import leaves
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,6 +93,15 @@ def test_links_in_the_pages_lead_somewhere(page: str) -> None:
             heads = re.findall(r"^#+ (.+)$", place.read_text(encoding="utf-8"), re.MULTILINE)
             slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
             assert anchor in slugs, f"{page}: {target}#{anchor}"
+
+
+def test_a_page_for_users_ends_with_what_comes_next() -> None:
+    jobs = [page for page in (ROOT / "docs").glob("*.md") if page.stem in {*COMMANDS, "fleet"} - {"checks"}]
+    assert len(jobs) >= 10
+    for page in jobs:
+        last = page.read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
+        assert last.startswith("Next: "), page
+        assert LINK.search(last), page
 
 
 def test_every_command_ends_its_help_with_an_example_of_itself() -> None:
