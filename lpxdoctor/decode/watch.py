@@ -56,8 +56,8 @@ class Watch:
         """Note a read that brought chunks; return how long before the last of them the first may have come.
 
         A poll that waited was ended by the first arrival, whose time is therefore known to within the time that this
-        thread took to run. After a poll that did not wait, and where the last chunk's stamp is older than that, the first
-        may have come at any time since the last look that found nothing.
+        thread took to run. After a poll that did not wait, and where the last chunk's stamp is older than that, the
+        first may have come at any time since the last look that found nothing.
         """
         delay_ns = read_ns - (arrived_ns if stamped else self._ready_ns)
         self._lags.append(delay_ns)
