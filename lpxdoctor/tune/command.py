@@ -29,6 +29,8 @@ _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _GRACE_S = 30.0
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+_CONTAINERS = ("docker", "podman", "nerdctl")
+_REMOVAL_LIMIT_S = 60.0
 _LOG_LINES = 400
 _TAIL = 15
 
@@ -69,12 +71,14 @@ class Command:
         port = _free_port()
         url = f"http://127.0.0.1:{port}"
         with tempfile.NamedTemporaryFile(prefix="lpxdoctor-engine-", suffix=".log") as log:
-            process = _started(self.argv(settings, port), log.fileno())
+            argv, container = _noted(self.argv(settings, port), Path(f"{log.name}.container"))
+            process = _started(argv, log.fileno())
             try:
                 self._await(process, url, Path(log.name), is_stopped)
                 yield url
             finally:
                 _ended(process)
+                _removed(container)
 
     def leave(self, _settings: Settings, /) -> None:
         """Do nothing: nothing ran before, and nothing is left running."""
@@ -123,6 +127,35 @@ def without(words: Sequence[str], removed: Sequence[str]) -> list[str]:
         if not dropping:
             kept.append(word)
     return kept
+
+
+@dataclass(frozen=True)
+class _Container:
+    """A container that a command runs: how its engine is called, and the file that will hold its id."""
+
+    engine: tuple[str, ...]
+    note: Path
+
+
+def _noted(argv: tuple[str, ...], note: Path) -> tuple[tuple[str, ...], _Container | None]:
+    """Have a container's id written to a file; None where the command runs none, or notes it by itself."""
+    calls = (place for place, word in enumerate(argv) if Path(word).name in _CONTAINERS)
+    place = next((place for place in calls if argv[place + 1 : place + 2] == ("run",)), None)
+    if place is None or any(word.startswith("--cidfile") for word in argv):
+        return argv, None
+    run = place + 2
+    return (*argv[:run], "--cidfile", str(note), *argv[run:]), _Container(argv[: place + 1], note)
+
+
+def _removed(container: _Container | None) -> None:
+    """Remove a container that is still there: killing the program that started it does not end what runs in it."""
+    if container is None or not container.note.exists():
+        return
+    identity = container.note.read_text().strip()
+    with suppress(OSError, subprocess.TimeoutExpired):
+        argv = (*container.engine, "rm", "--force", identity)
+        subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_REMOVAL_LIMIT_S, check=False)
+    container.note.unlink(missing_ok=True)
 
 
 def _free_port() -> int:

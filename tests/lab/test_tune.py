@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from lpxdoctor.tune.command import command
+from lpxdoctor.tune.service import Settings
 from tests.lab import vllm
 from tests.lab.engine import ROOT, docker
 
@@ -93,3 +95,25 @@ def test_a_run_is_interrupted_resumed_and_leaves_nothing_running(
     assert profile["name"] == "tune"
     assert profile["precision"] is None or profile["precision"] == "bfloat16"
     assert "--enforce-eager" in profile["engine"]["arguments"]
+
+
+def test_a_container_that_ignores_every_polite_end_is_removed(
+    cpu_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killing docker run leaves its container running, and the GPU's memory with it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("lpxdoctor.tune.command._GRACE_S", 1.0)
+    program = shlex.quote("""
+import signal, http.server
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+class Health(http.server.SimpleHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("", 8000), Health).serve_forever()
+""")
+    started = f"docker run --rm --label {MARK} -p 127.0.0.1:{{port}}:8000 --entrypoint python3 {cpu_image}"
+    with command(f"{started} -c {program} {{arguments}}", 120).running(Settings(), lambda: False):
+        assert len(running()) == 1
+    assert running() == []
