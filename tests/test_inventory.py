@@ -1,9 +1,13 @@
 """Which hosts: what is typed or written in a file, and how ssh reaches what Ansible reached."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lpxdoctor import inventory
 from lpxdoctor.deploy.reach import connection, ssh
@@ -86,3 +90,53 @@ def test_variables_that_look_like_templates_are_none() -> None:
     text = inventory.to_yaml({"all": {"vars": {"a": "{{ x }}", "b": "plain", "c": ["{% if %}", "{# no #}"]}}})
     assert text.count("!unsafe") == 3
     assert "b: plain" in text
+
+
+NAME = st.text("abz019.-_", min_size=1).filter(lambda name: not name.startswith("-") and not Path(name).exists())
+
+
+@given(st.text() | st.text("ab1@:,[]-. \n\0"))
+def test_any_text_is_hosts_that_ssh_takes_for_hosts_or_is_told(text: str) -> None:
+    source: inventory.Source = {"all": {"hosts": {}}}
+    with suppress(UsageError):
+        source = inventory.parse(text)
+    if isinstance(source, Path):
+        assert source.exists()
+        return
+    for name, told in source["all"]["hosts"].items():
+        for word in (name, told["ansible_host"], told.get("ansible_user", "root")):
+            assert word
+            assert not word.startswith("-")
+            assert not any(letter.isspace() for letter in word)
+
+
+@given(
+    st.lists(st.tuples(NAME, st.none() | NAME, st.none() | st.integers(1, 65535)), min_size=1, unique_by=lambda e: e[0])
+)
+def test_what_is_typed_is_what_is_reached(entries: list[tuple[str, str | None, int | None]]) -> None:
+    typed = [f"{user}@" * bool(user) + host + f":{port}" * bool(port) for host, user, port in entries]
+    wanted = {host: {"ansible_host": host, "ansible_user": user, "ansible_port": port} for host, user, port in entries}
+    source = inventory.parse(",".join(typed))
+    assert not isinstance(source, Path)
+    assert source["all"]["hosts"] == {
+        host: {key: value for key, value in told.items() if value is not None} for host, told in wanted.items()
+    }
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text()
+TREES = st.recursive(
+    SCALARS, lambda t: st.lists(t, max_size=3) | st.dictionaries(st.text(), t, max_size=3), max_leaves=8
+)
+
+
+class Reader(yaml.SafeLoader):
+    """Reads !unsafe as the text that it is, as Ansible does."""
+
+
+Reader.add_constructor("!unsafe", lambda reader, node: reader.construct_scalar(node))
+
+
+@given(st.dictionaries(st.text(), TREES, max_size=4))
+def test_variables_come_back_as_they_were_and_no_text_is_a_template(variables: dict[str, Any]) -> None:
+    text = inventory.to_yaml(variables)
+    assert yaml.load(text, Loader=Reader) == variables
