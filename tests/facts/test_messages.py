@@ -119,11 +119,17 @@ def test_a_line_that_denies_an_error_is_none(line: str) -> None:
     assert messages.tell(line, {}) == ()
 
 
-@given(st.text())
-def test_any_text_can_be_told(text: str) -> None:
-    for told in messages.tell(text, {}):
-        assert told.lines
-        assert all(text.splitlines() for _ in told.lines)
+KNOWN = ("CUDA out of memory", "NVML: Driver/library version mismatch", "GPU has fallen off the bus", "Error 802")
+
+
+@given(st.lists(st.sampled_from(KNOWN) | st.text(), min_size=1), st.sampled_from(KNOWN))
+def test_what_is_told_of_any_text_stands_in_the_line_of_its_number(around: list[str], known: str) -> None:
+    lines = "\n".join([*around, known]).split("\n")
+    every = messages.tell("\n".join(lines), {})
+    assert every
+    for number, said in (line for told in every for line in told.lines):
+        assert said.split("\n")[0] in "\n".join(lines[number - 1 :])
+        assert said
 
 
 # What people say of a symptom in a sentence of their own -> what they may mean.
