@@ -133,7 +133,7 @@ class Reader(yaml.SafeLoader):
     """Reads !unsafe as the text that it is, as Ansible does."""
 
 
-Reader.add_constructor("!unsafe", lambda reader, node: reader.construct_scalar(node))
+Reader.add_constructor("!unsafe", lambda _, node: str(node.value))
 
 
 @given(st.dictionaries(st.text(), TREES, max_size=4))
