@@ -59,7 +59,6 @@ class Client:
 
     kernel_clock: bool  # arrivals are the kernel's receive times; False: when the program got to see them
     reads: int  # that brought tokens
-    unstamped: int  # of them, without a receive time from the kernel
     lags_ns: "array[int]"  # per read: arrival to reading
     bundled: int  # reads that brought several chunks of one answer, sent or only read at once
     longest_turn_ns: int  # longest time the program did not ask for new arrivals

@@ -80,7 +80,6 @@ class Watch:
         return Client(
             kernel_clock=bool(self._lags) and self._unstamped * 1000 <= len(self._lags),
             reads=len(self._lags),
-            unstamped=self._unstamped,
             lags_ns=self._lags,
             bundled=self._bundled,
             longest_turn_ns=self._longest_turn_ns,

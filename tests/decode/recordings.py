@@ -11,7 +11,6 @@ MS = 1_000_000
 ON_TIME = Client(
     kernel_clock=True,
     reads=100,
-    unstamped=0,
     lags_ns=array("q", [50_000] * 100),
     bundled=0,
     longest_turn_ns=100_000,
