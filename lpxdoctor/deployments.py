@@ -8,7 +8,7 @@ import msgspec
 
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.files import write_whole
-from lpxdoctor.state import made, state_dir
+from lpxdoctor.state import content, made, records, state_dir
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +41,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def names() -> tuple[str, ...]:
     """Return the names of all recorded deployments, sorted."""
-    return tuple(sorted(unquote(path.stem) for path in _directory().glob("*.json")))
+    return tuple(sorted(unquote(path.stem) for path in records(_directory().name)))
 
 
 def save(deployment: Deployment) -> Path:
@@ -67,16 +67,18 @@ def load(name: str) -> Deployment:
     """Return the recorded deployment of that name.
 
     Raises:
-        UsageError: there is none, or its file cannot be read; the message names those that there are.
+        UsageError: there is none, or its file is none; the message names those that there are.
+        SetupError: its file cannot be read.
     """
     target = _file(name)
-    try:
-        return msgspec.json.decode(target.read_bytes(), type=Deployment)
-    except FileNotFoundError:
+    kept = content(target)
+    if kept is None:
         known = ", ".join(names())
         there_are = f"Recorded here: {known}." if known else "None is recorded here: lpxdoctor deploy makes one."
-        raise UsageError(f"No deployment named {name} is recorded in {target.parent}.\n{there_are}") from None
-    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(f"No deployment named {name} is recorded in {target.parent}.\n{there_are}")
+    try:
+        return msgspec.json.decode(kept, type=Deployment)
+    except msgspec.MsgspecError as error:
         raise UsageError(
             f"The record {target} cannot be read: {error}.\n"
             f"Run lpxdoctor deploy --name {name} again, which rewrites it."

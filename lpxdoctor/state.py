@@ -37,6 +37,42 @@ def made(name: str) -> Path:
     return directory
 
 
+def content(file: Path) -> bytes | None:
+    """Return what a file holds that is remembered, None where there is no such file.
+
+    Raises:
+        SetupError: it cannot be read, and is not taken for one that is not there.
+    """
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(file, error) from None
+
+
+def records(name: str) -> tuple[Path, ...]:
+    """Return the JSON files of a directory below the state directory, sorted; none where it is not there yet.
+
+    Raises:
+        SetupError: it cannot be read, and is not taken for an empty one.
+    """
+    directory = state_dir() / name
+    try:
+        return tuple(sorted(file for file in directory.iterdir() if file.suffix == ".json"))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise _unreadable(directory, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> SetupError:
+    return SetupError(
+        f"What is remembered in {path} cannot be read: {error.strerror}.\n"
+        "Run this as the user who may, or set XDG_STATE_HOME to a directory of yours."
+    )
+
+
 @contextmanager
 def held(lock: Path) -> Generator[str]:
     """Hold a lock file until the block ends; yield "" or, where another process holds it, which and since when."""

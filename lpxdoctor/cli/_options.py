@@ -9,6 +9,7 @@ import click
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 TEXT_OR_JSON = ("text", "json")
+FILE = click.Path(path_type=Path, readable=False)  # who opens it says why that failed, as for every other file
 HOSTS = "An Ansible inventory, or [USER@]HOST[:PORT],..."
 
 
@@ -82,5 +83,13 @@ def lengths(most: int, default: int = 128) -> Decorator:
 def api_key(what: str) -> Decorator:
     """Return --api-key-file, with the variable that does instead; what is whose key it is."""
     text = f"{what}; or set LPXDOCTOR_API_KEY.  [default: the deployment's own]"
-    kind = click.Path(path_type=Path)
-    return click.option("--api-key-file", "key_file", metavar="FILE", type=kind, help=text)
+    return click.option("--api-key-file", "key_file", metavar="FILE", type=FILE, callback=_readable_key, help=text)
+
+
+def _readable_key(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
+    """Have a file without a key refused before an engine is started for it."""
+    if file is not None:
+        from lpxdoctor.decode.target import key_in  # noqa: PLC0415 - most runs name none
+
+        key_in(file)
+    return file

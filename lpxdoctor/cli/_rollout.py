@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lpxdoctor import inventory
+from lpxdoctor import fleet, inventory
 from lpxdoctor.errors import UsageError
 from lpxdoctor.inventory import Source
 
@@ -16,12 +16,20 @@ if TYPE_CHECKING:
 
 
 def source_of(*, local: bool, hosts: str | None) -> Source | None:
-    """Return the inventory that --local or -i mean, None where neither is given."""
+    """Return the inventory that --local or -i mean, None where neither is given.
+
+    Raises:
+        UsageError: both are given, or -i means no inventory that names hosts.
+    """
     if local and hosts:
         raise UsageError("--local and -i exclude each other: the first is this machine, the second others.")
     if local:
         return inventory.local()
-    return inventory.parse(hosts) if hosts else None
+    if not hosts:
+        return None
+    source = inventory.parse(hosts)
+    fleet.hosts(source)  # Ansible's own run would read another file's mistakes into a longer tale
+    return source
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     "--requests",
     metavar="N",
     type=click.IntRange(1, _MOST),
-    help="Per concurrency, one per slot at least.  [default: 4 per slot, 16 at least, 60 with --slo]",
+    help="Per concurrency, one per slot at least.  [default: 4 per slot, 16 at least, 60 with --slo, 5 s of them on a ladder]",
 )
 @_options.lengths(_MOST)
 @click.option("--model-config", metavar="DIR", help="The model's directory here, for the ceiling of each line.")
@@ -116,7 +116,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 @click.option("--name", "keep_as", metavar="NAME", callback=_name, help="Keep the profile under this name too.")
 @click.option("--against", "earlier", metavar="NAME", help="Compare with a baseline: a file, an id, a name, last.")
 @click.option("--evidence", metavar="FILE", help="What `collect` saw of the engine's host: the profile keeps its id.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to keep the profile.")
+@click.option("-o", "--output", type=_options.FILE, metavar="FILE", help="Where to keep the profile.")
 @_options.api_key("The server's API key")
 @click.option(
     "--endpoint",

@@ -34,7 +34,7 @@ def command() -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=_options.FILE,
     metavar="FILE",
     help="Where to write it.  [default: lpxdoctor-TARGET.tar.gz]",
 )
@@ -95,7 +95,7 @@ def create(
 
 
 @command.command("show", epilog=_options.examples("lpxdoctor bundle show site.tar --verify"))
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=_options.FILE)
 @click.option("--verify", is_flag=True, help="Read all of it and compare every hash.")
 @_options.output_format()
 def show(file: Path, *, verify: bool, form: str) -> int:
@@ -115,7 +115,7 @@ def show(file: Path, *, verify: bool, form: str) -> int:
 
 
 @command.command("apply", epilog=_options.examples("lpxdoctor bundle apply site.tar -i inventory.yml --sha256 DIGEST"))
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=_options.FILE)
 @click.option("--local", is_flag=True, help="This machine.")
 @_options.inventory()
 @_options.variables(", over those in the bundle")

@@ -82,7 +82,7 @@ def _words(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 @click.option(
     "--prompts",
     "prompts_file",
-    type=click.Path(path_type=Path),
+    type=_options.FILE,
     metavar="FILE",
     help="Your regression set, one a line.",
 )
@@ -90,7 +90,7 @@ def _words(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 @click.option("--keep", is_flag=True, help="Leave the deployment with what was chosen.")
 @_options.api_key("The engine's API key")
 @_options.output_format()
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to keep the profile.")
+@click.option("-o", "--output", type=_options.FILE, metavar="FILE", help="Where to keep the profile.")
 def command(
     engine: str,
     budget: float,

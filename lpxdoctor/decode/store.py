@@ -6,7 +6,7 @@ from pathlib import Path
 from lpxdoctor.decode.profile import Profile, decode, encode
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.files import check_writable, is_there, write_whole
-from lpxdoctor.state import state_dir
+from lpxdoctor.state import records, state_dir
 
 _ID = re.compile(r"[0-9a-f]{2,6}")
 _SHOWN = 5
@@ -55,6 +55,7 @@ def find(typed: str) -> Profile:
 
     Raises:
         UsageError: there is none, there are several, or it cannot be read; the message says which there are.
+        SetupError: the directory of those that are kept cannot be read.
     """
     if typed == "last":
         kept = _kept()
@@ -91,9 +92,9 @@ def _named(name: str) -> Profile:
     raise UsageError(f"No baseline is meant by {name!r}: no file, id or --name is so.\n{there}{unread}")
 
 
-def _kept() -> list[Path]:
+def _kept() -> tuple[Path, ...]:
     """Return the files of all profiles kept, oldest first: their names begin with the time."""
-    return sorted(directory().glob("*.json"))
+    return records(directory().name)
 
 
 def _read(file: Path) -> Profile:

@@ -96,12 +96,20 @@ def _key(deployment: Deployment | None, key_file: Path | None) -> str:
         key_file = Path(deployment.api_key_file)
     if key_file is None:
         return ""
+    return key_in(key_file)
+
+
+def key_in(file: Path) -> str:
+    """Return the API key in a file; UsageError where it has none or cannot be read."""
     try:
-        return read_text(key_file).strip()
+        key = read_text(file).strip()
     except UsageError as error:
         raise UsageError(
             f"The file of the API key {error}\nRun this as the user who may, or set {KEY_VARIABLE} to the key."
         ) from None
+    if not key:
+        raise UsageError(f"The file of the API key {file} is empty.\nWrite the key into it, or set {KEY_VARIABLE}.")
+    return key
 
 
 def _remote_key(deployment: Deployment, path: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.files import write_whole
-from lpxdoctor.state import held, made, state_dir
+from lpxdoctor.state import content, held, made, records, state_dir
 
 GpuPolicy = Literal["refuse", "drain", "force"]
 

@@ -21,7 +21,7 @@ from lpxdoctor.deployments import Asked, Deployment
 from lpxdoctor.errors import DeployError, SetupError, UsageError
 from lpxdoctor.files import write_whole
 from lpxdoctor.playbook import Canceled
-from lpxdoctor.state import made
+from lpxdoctor.state import content, made
 from lpxdoctor.tune.command import without
 from lpxdoctor.tune.service import Hints, NotStartedError, Settings, StoppedError
 
@@ -105,11 +105,12 @@ def _keep(found: Found) -> None:
 
 def _found(record: Deployment) -> Deployment | None:
     """Return how a run that was killed found this deployment; None where none was, or it was deployed anew since."""
-    try:
-        found = msgspec.json.decode(_file(record.name).read_bytes(), type=Found)
-    except FileNotFoundError:
+    kept = content(_file(record.name))
+    if kept is None:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    try:
+        found = msgspec.json.decode(kept, type=Found)
+    except msgspec.MsgspecError as error:
         raise UsageError(
             f"{_file(record.name)} says how tune found {record.name} when it was ended, and cannot be read: {error}.\n"
             "Run the deployment's own lpxdoctor deploy again, and remove that file."

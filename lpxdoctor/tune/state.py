@@ -8,7 +8,7 @@ import msgspec
 from lpxdoctor.decode.profile import Profile
 from lpxdoctor.errors import SetupError, UsageError
 from lpxdoctor.files import write_whole
-from lpxdoctor.state import made
+from lpxdoctor.state import content, made
 from lpxdoctor.tune.accuracy import Accuracy, Answers
 from lpxdoctor.tune.service import Settings
 
@@ -120,13 +120,15 @@ def load(asked: str) -> State:
 
     Raises:
         UsageError: there is none, or it is of another schema.
+        SetupError: it cannot be read.
     """
     file = file_of(asked)
+    kept = content(file)
+    if kept is None:
+        raise UsageError("There is nothing to resume: no run with this engine and these numbers was begun.")
     try:
-        state = msgspec.json.decode(file.read_bytes(), type=State)
-    except FileNotFoundError:
-        raise UsageError("There is nothing to resume: no run with this engine and these numbers was begun.") from None
-    except (OSError, msgspec.MsgspecError) as error:
+        state = msgspec.json.decode(kept, type=State)
+    except msgspec.MsgspecError as error:
         raise UsageError(f"{file} cannot be read, so there is nothing to resume: {error}.") from None
     if state.schema != SCHEMA:
         raise UsageError(f"{file} is of another lpxdoctor: leave --resume out to begin anew.")
