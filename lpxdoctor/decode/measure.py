@@ -1,5 +1,6 @@
 """The baseline run: a target and a plan in, a profile out; where load, engine and GPUs come together."""
 
+import math
 import resource
 import secrets
 import sys
@@ -33,13 +34,19 @@ if TYPE_CHECKING:
 
 LEAST_REQUESTS = 16
 _REQUESTS_PER_SLOT = 4
+# Of a ladder's rung: the engine's gauges are read about once a second, and some readings are needed to judge by them.
+_LEAST_RUNG_S, _MOST_GAIN = 5.0, 2.0
 _SPARE_FILES = 64
 _SETTLE_S, _SETTLE_TIMEOUT_S = 0.05, 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to measure; requests is per rung, or by concurrency, None: four per slot and least_requests at least."""
+    """What to measure.
+
+    requests is per rung, or by concurrency. None: four per slot and least_requests at least, and on a ladder as many as
+    take some seconds.
+    """
 
     concurrencies: tuple[int, ...]
     requests: int | Mapping[int, int] | None
@@ -133,6 +140,15 @@ def usual_requests(plan: Plan, concurrency: int) -> int:
     return asked or max(plan.least_requests, _REQUESTS_PER_SLOT * concurrency)
 
 
+def requests_after(plan: Plan, concurrency: int, last: Rung | None) -> int:
+    """Return how many requests are counted at a concurrency after the rung before it, which is None at first."""
+    usual = usual_requests(plan, concurrency)
+    if plan.stops is None or plan.requests is not None or last is None:
+        return usual
+    fastest = (last.requests_per_s or 0.0) * min(concurrency / last.concurrency, _MOST_GAIN)
+    return max(usual, math.ceil(_LEAST_RUNG_S * fastest))
+
+
 def most_at_once() -> int:
     """Return how many connections this machine's limit of open files allows."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -157,19 +173,19 @@ def _check(target: Target, plan: Plan) -> None:
 def _rungs(
     target: Target, workload: Workload, plan: Plan, sampler: Sampler, hooks: Hooks
 ) -> Generator[Rung, None, None]:
-    before = _settled(target)
+    before, last = _settled(target), None
     with gauges.watched(target.endpoint if before.counters else None) as watcher:
         for number, concurrency in enumerate(plan.concurrencies):
             if hooks.is_stopped():
                 return
-            requests = usual_requests(plan, concurrency)
+            requests = requests_after(plan, concurrency, last)
             part = workload.part(f"rung{number}")
             loop = Loop(target.endpoint, part, concurrency, requests, timeout_s=plan.timeout_s, hooks=hooks)
             began_ns = time.monotonic_ns()
             recording = loop.run()
             ended_ns = time.monotonic_ns()
             after = _settled(target) if before.counters else before
-            rung = judge(
+            last = judge(
                 recording,
                 engine=engine.delta(before, after, _received(recording)),
                 gpus=sampler.used(began_ns, ended_ns),
@@ -178,7 +194,7 @@ def _rungs(
                 input_len=plan.input_len if workload.dialect.is_exact else None,
             )
             load = watcher.during(*(steady_window(recording) or (began_ns, ended_ns)))
-            yield msgspec.structs.replace(rung, load=load)
+            yield msgspec.structs.replace(last, load=load)
             before = after
             if recording.stopped:
                 return

@@ -113,6 +113,23 @@ def test_preemption_is_a_full_kv_cache() -> None:
     assert silent.running is None
 
 
+def test_a_rung_lasts_long_enough_for_the_engines_gauges_to_be_told() -> None:
+    ladder = plan(stops=LIMITS)
+    eight = msgspec.structs.replace(judged(recording(steady())), concurrency=8, requests_per_s=20.0)
+    assert measure.requests_after(ladder, 16, None) == 64
+    assert measure.requests_after(ladder, 16, eight) == 5 * 2 * 20  # twice as fast, were nothing in the way
+    assert measure.requests_after(ladder, 10, eight) == 5 * 25
+    assert measure.requests_after(ladder, 800, eight) == 3200
+    assert measure.requests_after(ladder, 32, msgspec.structs.replace(eight, requests_per_s=None)) == 128
+    assert measure.requests_after(plan(stops=LIMITS, requests=7), 16, eight) == 7
+    assert measure.requests_after(plan(), 16, eight) == 64
+
+
+def plan(**changes: Any) -> measure.Plan:
+    values = {"requests": None, **changes}
+    return measure.Plan(concurrencies=(8, 16), input_len=24, output_len=6, timeout_s=10, command=(), **values)
+
+
 def test_memory_that_grew_over_the_run_is_noted() -> None:
     def rung(*memory: tuple[int, int]) -> Rung:
         gpus = tuple(msgspec.structs.replace(GPU, index=n, memory_mib=pair) for n, pair in enumerate(memory))
