@@ -107,7 +107,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     "--requests",
     metavar="N",
     type=click.IntRange(1, _MOST),
-    help="Per concurrency, one per slot at least.  [default: 4 per slot, 16 at least, 60 with --slo, 5 s of them on a ladder]",
+    help="Per concurrency, one per slot at least.  [default: 4 per slot, 16 at least, 60 with --slo; 5 s on a ladder]",
 )
 @_options.lengths(_MOST)
 @click.option("--model-config", metavar="DIR", help="The model's directory here, for the ceiling of each line.")
