@@ -33,7 +33,7 @@ def manager_not_installed(host: Host, gpus: Gpus, fabric: Fabric, cuda: Cuda) ->
 
     Why: nvidia-smi looks perfect, and every CUDA program ends with error 802 (system not yet initialised): GPUs on an
     NVSwitch board compute only after Fabric Manager has configured the switches.
-    Fix: install the Fabric Manager package of exactly the driver's version, then systemctl enable --now
+    Fix: install the Fabric Manager package of exactly the driver's version, then sudo systemctl enable --now
     nvidia-fabricmanager. Boards from HGX B200 on need the package nvlsm too.
     Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide;
     https://github.com/pytorch/pytorch/issues/35710
@@ -103,7 +103,10 @@ def mad_module_not_loaded(host: Host, gpus: Gpus, fabric: Fabric, cuda: Cuda) ->
 
     Why: from the fourth generation on Fabric Manager talks to the switches in InfiniBand management datagrams, through
     /dev/infiniband/umad*; its start script waits for them in vain.
-    Fix: modprobe ib_umad; echo ib_umad > /etc/modules-load.d/ib_umad.conf; systemctl restart nvidia-fabricmanager
+    Fix: load it, now and at each boot:
+            sudo modprobe ib_umad
+            echo ib_umad | sudo tee /etc/modules-load.d/ib_umad.conf
+            sudo systemctl restart nvidia-fabricmanager
     Source: https://github.com/spectrocloud/CanvOS/pull/700
     """
     _fourth_generation(host, gpus, cuda)
@@ -130,7 +133,7 @@ def manager_not_running(host: Host, gpus: Gpus, fabric: Fabric, cuda: Cuda) -> I
     """Fabric Manager is installed and does not run.
 
     Why: the NVSwitch fabric is not configured, so every CUDA program ends with error 802 while nvidia-smi looks well.
-    Fix: systemctl enable --now nvidia-fabricmanager; where it fails, journalctl -u nvidia-fabricmanager says why.
+    Fix: sudo systemctl enable --now nvidia-fabricmanager; where it fails, journalctl -u nvidia-fabricmanager says why.
     Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     """
     why = _needed(host, gpus, cuda)
@@ -148,7 +151,7 @@ def not_completed(host: Host, gpus: Gpus) -> Iterator[Finding]:
 
     Why: CUDA on it ends with error 802 until it has been. Right after a boot this takes some tens of seconds; later it
     means that Fabric Manager met an error, or that a driver reload left it behind.
-    Fix: systemctl restart nvidia-fabricmanager, and look again; its own log is /var/log/fabricmanager.log. In a guest
+    Fix: sudo systemctl restart nvidia-fabricmanager, and look again; its log is /var/log/fabricmanager.log. In a guest
     that has no NVSwitch this is for whoever runs the hypervisor's host.
     Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     """
@@ -193,7 +196,7 @@ def manager_not_enabled(host: Host, gpus: Gpus, fabric: Fabric) -> Iterator[Find
     """Fabric Manager runs now and will not at the next boot.
 
     Why: the host is well until it reboots; then every CUDA program ends with error 802.
-    Fix: systemctl enable nvidia-fabricmanager
+    Fix: sudo systemctl enable nvidia-fabricmanager
     Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     """
     _has_fabric(host, gpus)
@@ -208,7 +211,7 @@ def manager_not_needed(host: Host, gpus: Gpus, fabric: Fabric) -> Iterator[Findi
     """Fabric Manager is installed on a host without an NVSwitch and fails there.
 
     Why: it has nothing to manage, and ends with an error that looks alarming and means nothing.
-    Fix: systemctl disable --now nvidia-fabricmanager, or remove the package.
+    Fix: sudo systemctl disable --now nvidia-fabricmanager, or remove the package.
     Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     """
     if fabric.unit is None or fabric.unit.active != "failed":

@@ -79,7 +79,7 @@ def power_limit_lowered(gpus: Gpus) -> Iterator[Finding]:
                 Seen("limit", f"{gpu.power_limit_w:.0f} W", "NVML"),
                 Seen("default", f"{gpu.power_default_w:.0f} W", "NVML"),
             )
-            do = (f"nvidia-smi -i {gpu.index} -pl {gpu.power_default_w:.0f}",)
+            do = (f"sudo nvidia-smi -i {gpu.index} -pl {gpu.power_default_w:.0f}",)
             yield Finding(
                 f"{gpu.subject} may draw {gpu.power_limit_w:.0f} of {gpu.power_default_w:.0f} W", gpu.subject, seen, do
             )

@@ -13,7 +13,7 @@ def ecc_uncorrectable(gpus: Gpus) -> Iterator[Finding]:
 
     Why: data was wrong and could not be repaired; the program that held it was stopped, and until the GPU is reset the
     bad place may be used again.
-    Fix: let what runs finish, then reset: nvidia-smi --gpu-reset -i N (all GPUs at once on an NVSwitch board). If it
+    Fix: let what runs finish, then reset: sudo nvidia-smi --gpu-reset -i N (all GPUs at once with NVSwitch). If it
     comes back, run the field diagnostics and replace the card.
     Source: https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/
     """
@@ -83,7 +83,7 @@ def row_remap_pending(gpus: Gpus) -> Iterator[Finding]:
     """A GPU waits for a reset to replace a bad memory row.
 
     Why: until then the bad row stays in use, and the next error at that place stops the program that holds it.
-    Fix: let what runs finish, then nvidia-smi --gpu-reset -i N, or reboot.
+    Fix: let what runs finish, then sudo nvidia-smi --gpu-reset -i N, or reboot.
     Source: https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/ (row remapping pending)
     """
     for gpu in gpus.working:
@@ -104,7 +104,7 @@ def page_retirement_pending(gpus: Gpus) -> Iterator[Finding]:
     """
     for gpu in gpus.working:
         if gpu.retirement_pending:
-            yield Finding(f"{gpu.subject} retires a memory page at the next boot", gpu.subject, do=("reboot",))
+            yield Finding(f"{gpu.subject} retires a memory page at the next boot", gpu.subject, do=("sudo reboot",))
 
 
 @check("gpu.pages-retired-many", Severity.WARN, layer="hardware", after=["driver.nvml-fails", "gpu.lost"])

@@ -48,7 +48,7 @@ def graphics_session(gpus: Gpus) -> Iterator[Finding]:
     """A graphical session runs on a GPU.
 
     Why: it holds memory and takes turns with the engine, which shows as single slow tokens.
-    Fix: on a server, boot without it: systemctl set-default multi-user.target, then reboot.
+    Fix: on a server, boot without it: sudo systemctl set-default multi-user.target, then reboot.
     Source: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html (graphics processes)
     """
     for gpu in gpus.working:
@@ -96,12 +96,12 @@ def compute_mode_prohibited(gpus: Gpus) -> Iterator[Finding]:
     """A GPU's compute mode forbids CUDA programs.
 
     Why: every program that asks for it is told that the device is unavailable.
-    Fix: nvidia-smi -i N -c 0
+    Fix: sudo nvidia-smi -i N -c 0
     Source: https://docs.nvidia.com/deploy/nvidia-smi/ (compute mode)
     """
     for gpu in gpus.working:
         if gpu.compute_mode == "prohibited":
-            do = (f"nvidia-smi -i {gpu.index} -c 0",)
+            do = (f"sudo nvidia-smi -i {gpu.index} -c 0",)
             yield Finding(
                 f"{gpu.subject} is closed to CUDA", gpu.subject, (Seen("compute mode", "prohibited", "NVML"),), do
             )
@@ -113,13 +113,15 @@ def compute_mode_exclusive(gpus: Gpus) -> Iterator[Finding]:
 
     Why: an engine that starts a process for each GPU is fine with it; a second engine, a profiler or a health check on
     the same GPU is refused.
-    Fix: nvidia-smi -i N -c 0 lets several in.
+    Fix: sudo nvidia-smi -i N -c 0 lets several in.
     Source: https://docs.nvidia.com/deploy/nvidia-smi/ (compute mode)
     """
     for gpu in gpus.working:
         if gpu.compute_mode and gpu.compute_mode.startswith("exclusive"):
             seen = (Seen("compute mode", gpu.compute_mode, "NVML"),)
-            yield Finding(f"{gpu.subject} admits one process", gpu.subject, seen, (f"nvidia-smi -i {gpu.index} -c 0",))
+            yield Finding(
+                f"{gpu.subject} admits one process", gpu.subject, seen, (f"sudo nvidia-smi -i {gpu.index} -c 0",)
+            )
 
 
 @check("gpu.persistence-off", Severity.INFO, layer="driver", after=["driver.nvml-fails"])
@@ -128,7 +130,7 @@ def persistence_off(gpus: Gpus) -> Iterator[Finding]:
 
     Why: without persistence the driver brings the GPU up anew for the next program, which takes a second or more each
     time, and settings such as a power limit are lost in between.
-    Fix: systemctl enable --now nvidia-persistenced
+    Fix: sudo systemctl enable --now nvidia-persistenced
     Source: https://docs.nvidia.com/deploy/driver-persistence/
     """
     off = [gpu for gpu in gpus.working if gpu.persistence is False]
@@ -138,7 +140,7 @@ def persistence_off(gpus: Gpus) -> Iterator[Finding]:
             f"persistence is off on GPU {names}",
             off[0].subject if len(off) == 1 else "",
             (Seen("persistence mode", "off", "NVML"),),
-            ("systemctl enable --now nvidia-persistenced",),
+            ("sudo systemctl enable --now nvidia-persistenced",),
         )
 
 

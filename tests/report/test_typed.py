@@ -3,26 +3,40 @@
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from lpxdoctor import catalog, knowledge
+from lpxdoctor import bundled, catalog, knowledge
 from lpxdoctor.recognize.questions import questions
+from lpxdoctor.report.text import flowing
 from lpxdoctor.report.typed import Typed, is_command, lines
 
 
 def advised() -> list[str]:
     rows = [row for error in knowledge.tables_of("messages")["errors"] for row in (error, *error.get("but", ()))]
-    cures = "\n".join(check.cure for check in catalog.load(None))
+    others = [
+        row["do"] for file in ("cuda", "driver", "xid") for row in within(knowledge.tables_of(file)) if "do" in row
+    ]
     return sorted(
         {
             *chain.from_iterable((*row.get("ask", ()), *row.get("do", ())) for row in rows),
-            *re.findall(r"(?m)^ {4}(\S.*)$", cures),
+            *filter(None, others),
+            *(line.strip() for check in catalog.load(None) for line in flowing(check.cure).splitlines()),
             *(question.command for question in questions({}, shown=False)),
         }
     )
+
+
+def within(table: Any) -> Iterator[dict[str, Any]]:
+    """Yield every row of a table, and of those inside."""
+    if isinstance(table, dict):
+        yield table
+    for inner in table.values() if isinstance(table, dict) else table if isinstance(table, list) else ():
+        yield from within(inner)
 
 
 def words(text: str) -> list[str]:
@@ -35,6 +49,17 @@ def test_a_shell_takes_every_command() -> None:
     done = subprocess.run(("bash", "-n"), input="\n".join(commands), capture_output=True, text=True, check=False)
     number = re.search(r"line (\d+)", done.stderr)
     assert not done.stderr, commands[int(number[1]) - 1] if number else done.stderr
+
+
+CHANGES = re.compile(
+    r"(?:^|[&|;] )(?:systemctl (?:enable|disable|start|stop|restart)|modprobe|rmmod|reboot|poweroff|apt-get|dnf install"
+    r"|mount|update-initramfs|dracut|nvidia-smi .*(?:-c \d|-pm|-pl|--gpu-reset))\b"
+)
+
+
+def test_what_changes_a_host_says_sudo() -> None:
+    literals = [text for file in bundled.CHECKS.glob("*.py") for text in re.findall(r'"([^"]+)"', file.read_text())]
+    assert [text for text in (*advised(), *literals) if is_command(text) and CHANGES.search(text)] == []
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
