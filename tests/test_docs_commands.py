@@ -12,7 +12,7 @@ import pytest
 from lpxdoctor import catalog
 from lpxdoctor.check import Check
 from lpxdoctor.cli import COMMANDS, group
-from tests.test_cli_edges import leaves
+from tests.command_tree import leaves
 
 ROOT = Path(__file__).resolve().parent.parent
 # Less the changelog: what it tells of the past need not be typed today.

@@ -13,9 +13,9 @@ from lpxdoctor.airgap.target import named
 from lpxdoctor.cli import run
 from lpxdoctor.report.schemas import DOCUMENTS
 from tests.airgap.bundles import written
+from tests.command_tree import LEAVES
 from tests.report.schemas import commands, valid
 from tests.sizing import checkpoints, configs
-from tests.test_cli_edges import LEAVES
 
 ROOT = Path(__file__).resolve().parent.parent
 HOSTS = ROOT / "tests" / "hosts"
