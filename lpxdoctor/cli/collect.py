@@ -49,11 +49,10 @@ def command(
             print(key)
         return 0
     if hosts:
-        if anonymous or not output:
-            raise UsageError(
-                "-i needs -o DIR, a directory for HOST.json of every host, and excludes --anonymous: "
-                "what is to be sent is best collected from one host."
-            )
+        if not output:
+            raise UsageError("Where to?\nGive -o a new directory, for HOST.json of every host: -o fleet")
+        if anonymous:
+            raise UsageError("--anonymous is for one host, whose file is to be sent: leave out -i, or --anonymous.")
         from lpxdoctor.cli import _fleet  # noqa: PLC0415 - one host needs none of it
 
         how = _fleet.Asking(forks=forks, limit_s=limit_s, container_test=not no_container_test)

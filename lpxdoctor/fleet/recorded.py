@@ -56,7 +56,8 @@ def files(paths: Sequence[str]) -> tuple[Path, ...]:
     """
     found: list[Path] = []
     for path in map(Path, paths):
-        inside = sorted(path.glob("*.json")) if is_there(str(path)) and path.is_dir() else [path]
+        directory = is_there(str(path)) and path.is_dir()
+        inside = sorted(path.glob("*.json"), key=lambda file: file.stem) if directory else [path]
         if not inside:
             raise UsageError(f"{path} has no evidence: a fleet's is HOST.json for every host, by lpxdoctor collect -i")
         found += inside

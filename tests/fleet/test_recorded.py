@@ -47,6 +47,12 @@ def test_a_file_that_cannot_be_read_is_one_too(tmp_path: Path) -> None:
     assert (name, isinstance(row, NoAnswer)) == ("gpu-1", True)
 
 
+def test_hosts_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("gpu-1-spare", "gpu-1", "gpu-1.lab"):
+        (tmp_path / f"{name}.json").touch()
+    assert [file.stem for file in recorded.files([str(tmp_path)])] == ["gpu-1", "gpu-1-spare", "gpu-1.lab"]
+
+
 def test_nothing_to_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no evidence"):
         recorded.files([str(tmp_path)])
