@@ -17,6 +17,7 @@ from lpxdoctor.decode.profile import GpuUse
 _BUSY_PERCENT = 5  # a GPU below that over a rung does not serve this model
 _END_TIMEOUT_S = 2
 _HEAD_TIMEOUT_S = 5
+_SILENT_S = 10  # twenty readings: a driver that takes so long hangs
 # Clocks event reasons that mean the hardware could not hold its clocks. The software power cap is left out: a busy GPU
 # is meant to run into its power limit. Source: NVML API reference, nvmlClocksEventReasons.
 _SLOWED = {
@@ -55,6 +56,11 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int | None
     reasons: int | None
     groups: int | None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it told nothing at all, as a GPU that fell off the bus."""
+        return all(value is None for value in msgspec.structs.astuple(self))
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -103,6 +109,19 @@ class Sampler:
             for index, name in enumerate(self.names)
         )
         return tuple(use for use in uses if use is not None)
+
+    def unread(self, began_ns: int, ended_ns: int) -> str:
+        """Tell why GPUs that could be read were not to the end of this time; "" where they were, or never could be."""
+        if self.failure is not None:
+            return ""
+        lines = [msgspec.json.decode(line, type=_Line) for line in self._lines()[1:]]
+        until = [line for line in lines if line.at_ns <= ended_ns]
+        silent_ns = ended_ns - max([began_ns, *(line.at_ns for line in until)])
+        if silent_ns > _SILENT_S * 1e9:
+            return f"NVML said nothing in the last {silent_ns / 1e9:.0f} s"
+        told = zip(until[0].gpus, until[-1].gpus, strict=True) if until else ()
+        lost = [str(index) for index, (first, last) in enumerate(told) if not first.is_silent and last.is_silent]
+        return f"GPU {', '.join(lost)} no longer tells NVML anything" if lost else ""
 
     def _xids(self, lines: Sequence[_Line], index: int) -> tuple[int, ...] | None:
         if self.xids_from is None:

@@ -189,6 +189,7 @@ def _rungs(
                 recording,
                 engine=engine.delta(before, after, _received(recording)),
                 gpus=sampler.used(began_ns, ended_ns),
+                gpus_unread=sampler.unread(began_ns, ended_ns),
                 kv_cache_tokens=_number(after.cache_config.get("kv_cache_size_tokens")),
                 block_size=_number(after.cache_config.get("block_size")),
                 input_len=plan.input_len if workload.dialect.is_exact else None,

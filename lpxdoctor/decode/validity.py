@@ -29,17 +29,20 @@ def judge(
     kv_cache_tokens: int | None,
     block_size: int | None,
     input_len: int | None,
+    gpus_unread: str = "",
 ) -> Rung:
     """Return the rung as the profile keeps it, with every reason why it cannot be compared.
 
-    input_len is how many token ids each prompt had, None when text was sent.
+    input_len is how many token ids each prompt had, None when text was sent. gpus_unread is why the GPUs, which could
+    be read, were not to the end.
     """
     numbers = measured(recording)
     client = client_bound(recording, numbers.ttft, numbers.itl, numbers.tpot)
     counted = [sample for sample in recording.samples if sample.role is Role.COUNTED]
     failed, good = ([sample for sample in counted if bool(sample.failure) is failed] for failed in (True, False))
     of_answers = answer_reasons(good, recording.output_len)
-    reasons = (*_reasons(recording, numbers, client, failed, engine, gpus), *of_answers)
+    unread = (f"the GPUs could not be read to the end: {gpus_unread}",) if gpus_unread else ()
+    reasons = (*_reasons(recording, numbers, client, failed, engine, gpus), *unread, *of_answers)
     return Rung(
         concurrency=recording.concurrency,
         requests=len(counted) - len(failed),

@@ -1,11 +1,15 @@
 """GPUs during a run: readings become a summary, and where nothing can be sampled the reason is kept."""
 
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from lpxdoctor.decode.gpu import Reading, sampled, summary
+import msgspec
+import pytest
+
+from lpxdoctor.decode.gpu import Reading, Sampler, sampled, summary
 from lpxdoctor.decode.xid_watch import XidWatch
 
 
@@ -121,6 +125,36 @@ def test_what_a_gpu_does_not_tell_is_null() -> None:
     assert use is not None
     assert (use.sm_clock_mhz, use.memory_mib, use.power_max_w, use.process_groups) == (None, None, None, None)
     assert use.slowed_share == {}
+
+
+SILENT = dict.fromkeys(Reading.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("readings", "said"),
+    [
+        ([(0, {}), (19, {})], ""),
+        ([(0, {}), (8, {})], "NVML said nothing in the last 12 s"),
+        ([], "NVML said nothing in the last 20 s"),
+        ([(0, {}), (19, SILENT)], "GPU 0 no longer tells NVML anything"),
+        ([(0, SILENT), (19, SILENT)], ""),  # one that never told anything
+        ([(0, {}), (19, {}), (25, SILENT)], ""),  # later
+    ],
+)
+def test_a_driver_that_stops_answering_is_seen(readings: list[tuple[int, dict[str, Any]]], said: str) -> None:
+    second = 1_000_000_000
+    lines: list[dict[str, Any]] = [{"driver": "580.95.05", "names": ["NVIDIA H200"], "cards": []}]
+    lines += [
+        {"at_ns": at * second, "gpus": [msgspec.to_builtins(reading(**changes))], "xids": []}
+        for at, changes in readings
+    ]
+    with tempfile.TemporaryFile() as output:
+        output.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        output.flush()
+        sampler = Sampler(None, output, None)
+        sampler.read_head()
+        assert sampler.failure is None
+        assert sampler.unread(0, 20 * second) == said
 
 
 def test_an_engine_elsewhere_is_not_sampled_here() -> None:

@@ -111,6 +111,11 @@ def test_what_happened_to_a_gpu_makes_a_rung_invalid(change: dict[str, Any], rea
     assert judged(recording(steady()), gpu=msgspec.structs.replace(GPU, **change)).invalid_because == reason
 
 
+def test_a_gpu_that_stopped_answering_is_not_taken_for_a_quiet_one() -> None:
+    rung = judged(recording(steady()), gpus_unread="NVML said nothing in the last 12 s")
+    assert rung.invalid_because == "the GPUs could not be read to the end: NVML said nothing in the last 12 s"
+
+
 @pytest.mark.parametrize("input_len", [8, None])
 def test_a_rung_without_any_answer_is_told_like_any_other(input_len: int | None) -> None:
     rung = judged(recording([sample(0, [], failure="http-500: x") for _ in range(4)]), input_len=input_len)
