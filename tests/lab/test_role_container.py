@@ -79,6 +79,9 @@ def test_the_toolkit_comes_from_a_mirror_and_its_runtime_into_settings_that_keep
     debian12: Host, mirror: Path, play: Play
 ) -> None:
     write(debian12, "/etc/docker/daemon.json", ODD)
+    # With another key apt would refuse everything: Conflicting values set for option Signed-By.
+    other = f"Types: deb\nURIs: file://{mirror}/stable/deb/amd64\nSuites: /\nSigned-By: /usr/share/keyrings/of-somebody.gpg\n"
+    write(debian12, "/etc/apt/sources.list.d/by-hand.sources", other)
     done = play("container", debian12, mirror_apt_toolkit=f"file://{mirror}", container_toolkit_version=VERSION)
     assert done.failure == ""
     assert f"Install by apt: nvidia-container-toolkit={VERSION}" in [name.partition(", ")[0] for name in done.changed]
@@ -88,6 +91,7 @@ def test_the_toolkit_comes_from_a_mirror_and_its_runtime_into_settings_that_keep
     assert "nvidia" in debian12.ssh("docker info --format '{{json .Runtimes}}'")
     assert [name.split("-")[0] for name in backups(debian12)] == ["daemon.json.before"]
     assert runs(debian12)  # it was started again, though it has no restart policy
+    assert debian12.ssh("ls /etc/apt/sources.list.d | grep by-hand") == "by-hand.sources.disabled"
 
     again = play("container", debian12, mirror_apt_toolkit=f"file://{mirror}", container_toolkit_version=VERSION)
     assert (again.failure, again.changed) == ("", ())
