@@ -114,10 +114,12 @@ def _graphs(situation: Situation) -> Iterator[Candidate]:
 def _held_up(situation: Situation) -> float | None:
     """Return the share of the time by which steps that are longer than most hold answers up, at the most at once.
 
-    Steps that compute a prompt besides are those. None where it is the front end that makes chunks come unevenly.
+    Steps that compute a prompt besides are those. The mean is the engine's own where it tells one, since a front end
+    that is late makes chunks come unevenly too; None where that is all there is to see.
     """
     rung = max(situation.first.rungs, key=lambda rung: rung.concurrency)
-    mean, usual = rung.itl_ms.mean, rung.itl_ms.p50
+    own = rung.engine.inter_token_mean_ms if rung.engine else None
+    mean, usual = own or rung.itl_ms.mean, rung.itl_ms.p50
     if not mean or usual is None or (rung.tokens_per_chunk or 1.0) >= _LUMPS:
         return None
     return max(1 - usual / mean, 0.0)
