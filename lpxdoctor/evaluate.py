@@ -153,12 +153,10 @@ def evaluate(
         if root:
             results[check.id] = Result(check, State.BLOCKED, severity, blocked_by=root)
             continue
-        own = judged is None or check.id in judged
-        result = (
-            _judge(check, severity, facts, policy) if own else Result(check, State.UNKNOWN, severity, reason=_EXCERPT)
-        )
-        if judged is not None and result.state is State.PASS:
-            result = replace(result, state=State.UNKNOWN, reason=_EXCERPT)
+        if judged is None:
+            result = _judge(check, severity, facts, policy)
+        else:
+            result = _judge_excerpt(check, severity, facts, policy, judged)
         results[check.id] = _waived(_with(result, proof), policy, today)
     found = tuple(results.values())
     return Judgement(evidence.host, facts, found, policy.limits.min_coverage, excerpt=judged is not None)
@@ -207,6 +205,21 @@ def _judge(check: Check[...], severity: Severity, facts: Mapping[type[Fact], Fac
     except Exception as error:  # noqa: BLE001 - a defect in one check is reported as ours and takes no other along
         reason, state = f"{type(error).__name__}: {error}", State.CRASHED
     return Result(check, State.FOUND if findings else state, severity, tuple(findings), reason)
+
+
+def _judge_excerpt(
+    check: Check[...],
+    severity: Severity,
+    facts: Mapping[type[Fact], Fact],
+    policy: Policy,
+    judged: Collection[str],
+) -> Result:
+    """Run one check where an excerpt lets it judge; what an excerpt does not show is unknown and never well."""
+    unknown = Result(check, State.UNKNOWN, severity, reason=_EXCERPT)
+    if check.id not in judged:
+        return unknown
+    result = _judge(check, severity, facts, policy)
+    return unknown if result.state is State.PASS else result
 
 
 def _waived(result: Result, policy: Policy, today: datetime.date | None) -> Result:

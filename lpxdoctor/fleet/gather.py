@@ -111,6 +111,18 @@ class _Talk:
         return (f"-p {port} " if port else "") + (f"{user}@{host}" if user else str(host))
 
 
+def _started(argv: Sequence[str]) -> "subprocess.Popen[bytes]":
+    # In a session of its own: Ctrl-C is for us, who then end it in order. LC_ALL: what is said is read.
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "LC_ALL": "C"},
+        start_new_session=True,
+    )
+
+
 class _Loop:
     """The conversations under way, in one thread: collecting forks, which threads would not survive."""
 
@@ -127,15 +139,7 @@ class _Loop:
         if isinstance(argv, NoAnswer):
             return argv
         try:
-            # In a session of its own: Ctrl-C is for us, who then end it in order. LC_ALL: what is said is read.
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**os.environ, "LC_ALL": "C"},
-                start_new_session=True,
-            )
+            process = _started(argv)
         except FileNotFoundError:
             raise SetupError(
                 f"There is no {argv[0]} on this machine, by which {host.name} is reached.\n"
