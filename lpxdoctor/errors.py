@@ -1,5 +1,15 @@
 """Every failure a user can meet: a message that says what to do, and the exit code of its kind."""
 
+from collections.abc import Iterable
+
+# The least first: a failure before what could not be judged before a warning, and no defect hides a failure.
+_ORDER = (0, 1, 3, 64, 70, 2, 130)
+
+
+def worst(statuses: Iterable[int]) -> int:
+    """Return the exit status of several hosts."""
+    return max(statuses, key=_ORDER.index, default=0)
+
 
 class DoctorError(Exception):
     """Base of all errors that end a command: the message is for people, exit_code for programs."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from lpxdoctor.check import CHAIN, Check, Finding, NotApplicable, Proof, Severity
+from lpxdoctor.errors import DoctorError
 from lpxdoctor.evidence import Evidence, Probe, Unreadable
 from lpxdoctor.facts.fact import Fact
 from lpxdoctor.policy import Policy, Waiver
@@ -93,6 +94,12 @@ class Judgement:
         """(checks that were judged, checks that apply)."""
         applicable = len(self.results) - len(self.of(State.NOT_APPLICABLE))
         return len(self.of(State.PASS, State.FOUND, State.WAIVED)), applicable
+
+    @property
+    def status(self) -> int:
+        """The exit status: the verdict's number, or that of a defect where a check crashed and nothing failed."""
+        defect = self.of(State.CRASHED) and self.verdict is not Verdict.FAILED
+        return DoctorError.exit_code if defect else self.verdict.value
 
     @property
     def verdict(self) -> Verdict:

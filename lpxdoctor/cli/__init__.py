@@ -49,7 +49,12 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="lpxdoctor")
 def group() -> None:
-    """Judge NVIDIA inference servers, roll out a pinned engine, measure its decode speed."""
+    """Judge NVIDIA inference servers, roll out a pinned engine, measure its decode speed.
+
+    Exit status of every command, besides its own: 3 this machine lacks what it takes (a program, room, a directory that
+    can be read or written), 64 wrong use (also of a file that was named), 70 a defect of lpxdoctor, 130 interrupted,
+    141 the reader of its output went away.
+    """
 
 
 def run(argv: list[str]) -> int:

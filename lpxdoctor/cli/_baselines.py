@@ -8,7 +8,7 @@ from lpxdoctor import deployments, fleet, inventory
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.decode import store
 from lpxdoctor.decode.profile import Profile
-from lpxdoctor.errors import DoctorError
+from lpxdoctor.errors import DoctorError, worst
 from lpxdoctor.report import baselines as report
 from lpxdoctor.report.baselines import Row
 
@@ -47,7 +47,7 @@ def measure_all(
         print_document(report.json(rows))
     else:
         print(report.text(rows))
-    return max(row.status for row in rows)
+    return worst(row.status for row in rows)
 
 
 def _recorded(hosts: Sequence[str], name: str | None) -> list[tuple[str, str | None]]:

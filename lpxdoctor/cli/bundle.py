@@ -101,7 +101,7 @@ def create(
 def show(file: Path, *, verify: bool, form: str) -> int:
     """Say what a bundle holds.
 
-    Exit status: 0 it is whole, as far as was looked, 64 it is not, or is none.
+    Exit status: 0 it is whole, as far as was looked, 64 it is not, or is none, or wrong use.
     """
     from lpxdoctor.airgap import archive  # noqa: PLC0415
     from lpxdoctor.report import bundle as report  # noqa: PLC0415
@@ -126,7 +126,7 @@ def apply(
 ) -> int:
     """Put hosts right with what a bundle holds, and nothing else.
 
-    Exit status: 0 done, 2 a host failed, 64 the archive is not what was packed (nothing was changed).
+    Exit status: 0 done, 2 a host failed, 64 wrong use, or the archive is not what was packed (nothing was changed).
     """
     from lpxdoctor.cli._rollout import progress, source_of  # noqa: PLC0415
 

@@ -12,8 +12,7 @@ from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
 from lpxdoctor.cli._host import FORKS, ask, is_fleet, read_evidence, write
 from lpxdoctor.collect import LIMIT_S
-from lpxdoctor.errors import DoctorError
-from lpxdoctor.evaluate import Judgement, State, Verdict, evaluate, probes_of
+from lpxdoctor.evaluate import Judgement, evaluate, probes_of
 from lpxdoctor.files import check_writable
 
 # What it needs acts on the host, so it is judged only where a person names it.
@@ -56,7 +55,7 @@ def command(
     named: it makes systemd reload.
 
     Exit status, of several hosts that of the worst: 0 nothing worse than a note, 1 warnings, 2 a failure or a host that
-    does not answer, 3 too little could be judged, 64 wrong use, 70 a defect of lpxdoctor.
+    does not answer, 3 too little could be judged, 64 wrong use.
     """
     started = time.monotonic()
     if output:
@@ -78,8 +77,7 @@ def command(
     judgement = evaluate(checks, evidence, site, _today())
     seconds = None if sources else time.monotonic() - started
     _report(judgement, form, output, seconds, verbose=verbose)
-    defect = judgement.of(State.CRASHED) and judgement.verdict is not Verdict.FAILED
-    return DoctorError.exit_code if defect else judgement.verdict.value
+    return judgement.status
 
 
 def _report(judgement: Judgement, form: str, output: str | None, seconds: float | None, *, verbose: bool) -> None:

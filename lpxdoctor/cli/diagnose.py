@@ -48,8 +48,8 @@ def command(source: str | None, symptom: str | None, form: str, verbose: bool) -
     nvidia-smi, nvidia-bug-report.log.gz, collect_env, an archive of sos or evidence of lpxdoctor, in any mix and with
     prose between.
 
-    Exit status: 1 warnings, 2 a failure, 3 nothing decided (a text never makes a host healthy), 64 wrong use,
-    70 a defect of lpxdoctor.
+    Exit status: 0 nothing worse than a note (of evidence or of this host: a text never makes a host healthy),
+    1 warnings, 2 a failure, 3 nothing decided, 64 wrong use.
     """
     if (source is None) == (symptom is None):
         raise UsageError('Give a file, - for standard input, or --symptom "what happens".')
@@ -57,14 +57,14 @@ def command(source: str | None, symptom: str | None, form: str, verbose: bool) -
     if symptom is not None:
         judgement = _look(symptom, checks, rules)
         _report_host(judgement, form, verbose=verbose)
-        return judgement.verdict.value
+        return judgement.status
     recognition = _read(source or "-")
     judgement = judge(recognition, checks, rules)
     if recognition.whole and not recognition.proofs:
         _report_host(judgement, form, verbose=verbose)
     else:
         _report_text(judgement, recognition, form, verbose=verbose)
-    return judgement.verdict.value
+    return judgement.status
 
 
 def judge(recognition: Recognition, checks: tuple[Check[...], ...], rules: Policy) -> Judgement:

@@ -24,7 +24,7 @@ def command(id_: str, form: str) -> int:
 
     ID is that of any finding of a report, of one host or of many.
 
-    Exit status: 0 told, 64 nothing has the id.
+    Exit status: 0 told, 64 nothing has the id, or wrong use.
     """
     told = _found(id_)
     if form == "json":

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from lpxdoctor.errors import worst
 from lpxdoctor.fix.outcome import HostResult, status
 from lpxdoctor.fix.plan import Step
 
@@ -61,21 +62,16 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[HostDocument, ...]
 
 
-def worst(hosts: Iterable[HostDocument]) -> int:
-    """Return the exit status of all hosts: a failure before what could not be judged before a warning."""
-    return max((host.status for host in hosts), key=(0, 1, 3, 2).index, default=0)
-
-
 def document(results: Sequence[HostResult], ids: Collection[str], *, ran: bool) -> Document:
     """Return what is said of results."""
     hosts = tuple(_host(result, ids) for result in results)
-    return Document(schema=SCHEMA, ran=ran, status=worst(hosts), hosts=hosts)
+    return Document(schema=SCHEMA, ran=ran, status=worst(host.status for host in hosts), hosts=hosts)
 
 
 def merged(documents: Iterable[Document]) -> Document:
     """Return several documents of what ran as one."""
     hosts = tuple(host for one in documents for host in one.hosts)
-    return Document(schema=SCHEMA, ran=True, status=worst(hosts), hosts=hosts)
+    return Document(schema=SCHEMA, ran=True, status=worst(host.status for host in hosts), hosts=hosts)
 
 
 def _host(result: HostResult, ids: Collection[str]) -> HostDocument:
