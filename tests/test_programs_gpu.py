@@ -46,14 +46,14 @@ def test_a_file_that_is_no_library_is_one_that_cannot_be_loaded(library: str, tm
 
 
 def test_a_library_without_cuda_s_functions_is_told(tmp_path: Path) -> None:
-    (tmp_path / "libcuda.so.1").symlink_to(_of_the_system("libm.so.6"))
+    (tmp_path / "libcuda.so.1").symlink_to(_maths())
     answer = run("libcuda.so.1", tmp_path)
     assert answer["error"] == {"call": "cuDriverGetVersion", "code": 500, "name": "this libcuda has no such function"}
     assert Cuda.parse(evidence({CUDA: answer})).error is not None
 
 
 def test_a_library_without_nvml_s_functions_is_told(tmp_path: Path) -> None:
-    (tmp_path / "libnvidia-ml.so.1").symlink_to(_of_the_system("libm.so.6"))
+    (tmp_path / "libnvidia-ml.so.1").symlink_to(_maths())
     answer = run("libnvidia-ml.so.1", tmp_path)
     assert (answer["error"]["call"], answer["error"]["code"]) == ("nvmlInit_v2", 13)
     error = Gpus.parse(evidence({NVML: answer})).error
@@ -61,12 +61,11 @@ def test_a_library_without_nvml_s_functions_is_told(tmp_path: Path) -> None:
     assert error.name == "FUNCTION_NOT_FOUND"
 
 
-def _of_the_system(name: str) -> Path:
-    """Return where the loader finds a library: its path in this process, once it is loaded."""
-    assert ctypes.util.find_library("m")
-    ctypes.CDLL(name)
+def _maths() -> Path:
+    """Return where the loader finds libm, which has neither CUDA's nor NVML's functions."""
+    ctypes.CDLL("libm.so.6")
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    return Path(next(line.split(maxsplit=5)[-1] for line in maps if f"/{name}" in line or "/libm-" in line))
+    return Path(next(line.split(maxsplit=5)[-1] for line in maps if "/libm.so.6" in line or "/libm-" in line))
 
 
 def test_without_the_binding_nothing_is_known_and_the_reason_is_said() -> None:

@@ -37,9 +37,9 @@ def judged(check_id: str, manager: Fabric, *, host: Host | None = None, gpus: Gp
     return found(check_id, host or hopper, gpus or in_state(FabricState.NOT_STARTED), manager, NOT_READY)
 
 
-def b200(state: int = FabricState.IN_PROGRESS) -> dict[str, Any]:
+def b200() -> dict[str, Any]:
     """Return a host whose switches are not on the PCI bus: the fabric shows in what the GPUs say alone."""
-    return {"host": host_with(), "gpus": in_state(state, device_id=0x2901, name="NVIDIA B200")}
+    return {"host": host_with(), "gpus": in_state(FabricState.IN_PROGRESS, device_id=0x2901, name="NVIDIA B200")}
 
 
 def test_a_fabric_without_a_manager() -> None:

@@ -12,8 +12,8 @@ FALLEN = b"NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.\n"
 DULL = b"INFO 11-29 10:00:00 [loggers.py:118] Engine 000: Running: 12 reqs, Waiting: 0 reqs, hit rate 3.0\n"
 
 
-def in_blocks(data: bytes, size: int = 1 << 16) -> Iterable[bytes]:
-    return (data[at : at + size] for at in range(0, len(data), size))
+def in_blocks(data: bytes) -> Iterable[bytes]:
+    return (data[at : at + (1 << 16)] for at in range(0, len(data), 1 << 16))
 
 
 def kept(data: bytes) -> Excerpt:
