@@ -71,9 +71,7 @@ class Container(Fact):
     installed: tuple[str, ...]  # dockerd programs on disk
     sockets: tuple[str, ...]  # where a Docker of this or another user listens
     settings: Settings | None  # the daemon.json of the Docker that answers, None where it has none
-    validation: (
-        str | None
-    )  # what dockerd itself says against its daemon.json, "" for nothing; None where it cannot tell
+    validation: str | None  # what dockerd says against its daemon.json, "" for nothing; None where it cannot tell
     unit: Unit | None  # how systemd starts Docker; None where there is no systemd, or no unit
     programs: Mapping[str, str]  # the toolkit's, {name: path}
     packages: tuple[Package, ...]
