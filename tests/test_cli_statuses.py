@@ -3,15 +3,14 @@
 Commands and options are taken from the command line itself. What is typed here is refused before anything is done.
 """
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import click
 import pytest
 
+from docs import statuses
 from lpxdoctor.airgap.target import named
 from lpxdoctor.cli import run
 from tests.airgap.bundles import written
@@ -174,23 +173,13 @@ def test_an_output_that_cannot_be_written_is_no_verdict(
     assert "the output cannot be written: No space left on device" in capsys.readouterr().err
 
 
-@pytest.fixture(scope="module")
-def statuses() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_statuses", ROOT / "docs" / "statuses.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_page_is_up_to_date(statuses: ModuleType) -> None:
+def test_the_page_is_up_to_date() -> None:
     written_page = (ROOT / "docs" / "exit-status.md").read_text(encoding="utf-8")
     assert written_page == statuses.page(), "type: python docs/statuses.py > docs/exit-status.md"
 
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)
-def test_every_command_says_what_it_ends_with(words: tuple[str, ...], statuses: ModuleType) -> None:
+def test_every_command_says_what_it_ends_with(words: tuple[str, ...]) -> None:
     told = statuses.statuses(LEAVES[words])
     assert {0, 64} <= set(told) <= {*statuses.OWN, *statuses.COMMON}
     assert all(told.values())
