@@ -197,8 +197,13 @@ def _cache(situation: Situation) -> Iterator[Candidate]:
         yield _skip(step, f"the plan says that the model does not fit: {plan.refusal.splitlines()[0]}")
     else:
         for form, tokens in plan.kv_tokens:
-            reason = f"half the bytes to read of it, and {tokens / plan.chosen.tokens:.1f} times the tokens"
-            yield Candidate(step=step, settings=Settings(("--kv-cache-dtype", form)), reason=reason)
+            settings = Settings(("--kv-cache-dtype", form))
+            is_workstation = form == "nvfp4" and plan.card.capability.startswith("12.")
+            if is_workstation and (why := _lacks(situation, "0.32.0")):  # flashinfer.py, supports_kv_cache_dtype
+                yield _skip(step, f"{form} on {plan.card.name}: {why}", settings)
+                continue
+            reason = f"fewer bytes to read of it, and {tokens / plan.chosen.tokens:.1f} times the tokens"
+            yield Candidate(step=step, settings=settings, reason=reason)
         if not plan.kv_tokens:
             yield _skip(step, f"{plan.card.name} computes attention in no format below 16 bit")
 

@@ -66,6 +66,21 @@ def test_nothing_is_tried_that_the_gpu_does_not_compute_or_the_checkpoint_is_not
     assert "--quantization awq" in skipped(found({"--quantization": "awq"})["weights"])
 
 
+@pytest.mark.parametrize(
+    ("gpu", "version", "tried"),
+    [
+        ("NVIDIA B200", "0.25.1", ["fp8", "nvfp4"]),
+        ("RTX 5090", "0.30.0", ["fp8"]),
+        ("RTX 5090", "0.32.0", ["fp8", "nvfp4"]),
+    ],
+)
+def test_kv_in_nvfp4_is_tried_where_the_engine_has_kernels_for_the_gpu(
+    gpu: str, version: str, tried: list[str]
+) -> None:
+    steps = found(first=profile(version), plan=made(QWEN, gpu))
+    assert [words[1] for words in added(steps["kv-cache"])] == tried
+
+
 def test_a_plan_that_does_not_fit_is_not_taken_for_a_gpu_that_computes_in_nothing() -> None:
     assert "does not fit" in skipped(found(plan=made(model("LLAMA_31_70B"), "NVIDIA L4"))["kv-cache"])
 
