@@ -35,7 +35,7 @@ def environment(collections: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def doctor(docker_engine: None, environment: dict[str, str]) -> Doctor:
     """Return what runs lpxdoctor as a user does."""
 
-    def run(*argv: str | Path, env: dict[str, str] | None = None, timeout_s: float = 300) -> Said:
+    def run(*argv: str | Path, env: dict[str, str] | None = None, timeout_s: float = 900) -> Said:
         command = (sys.executable, "-m", "lpxdoctor", *argv)
         done = subprocess.run(
             command, env={**environment, **(env or {})}, capture_output=True, text=True, timeout=timeout_s, check=False

@@ -15,7 +15,7 @@ ROOT = LAB.parent.parent
 LABEL = "lpxdoctor-lab"  # its value is the process that started the container
 
 
-def run(*argv: str | Path, timeout_s: float = 120, stdin: bytes | None = None) -> str:
+def run(*argv: str | Path, timeout_s: float = 300, stdin: bytes | None = None) -> str:
     """Return what a command wrote to stdout, or fail the test with everything it said."""
     done = subprocess.run(argv, capture_output=True, timeout=timeout_s, input=stdin, check=False)
     said = done.stdout.decode(errors="replace")
@@ -23,7 +23,7 @@ def run(*argv: str | Path, timeout_s: float = 120, stdin: bytes | None = None) -
     return said.strip()
 
 
-def docker(*argv: str | Path, timeout_s: float = 120, stdin: bytes | None = None) -> str:
+def docker(*argv: str | Path, timeout_s: float = 300, stdin: bytes | None = None) -> str:
     """Run one docker command against the machine's engine."""
     return run("docker", *argv, timeout_s=timeout_s, stdin=stdin)
 

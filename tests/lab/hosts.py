@@ -38,7 +38,7 @@ class Host:
         known = f"UserKnownHostsFile={self.known_hosts}"
         return ("-i", str(self.key), "-o", known, "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes")
 
-    def ssh(self, command: str, timeout_s: float = 60) -> str:
+    def ssh(self, command: str, timeout_s: float = 180) -> str:
         """Run a shell command on the host as root and return its stdout; fail the test when it fails."""
         return run("ssh", *self.ssh_options(), "-p", str(self.port), "root@127.0.0.1", command, timeout_s=timeout_s)
 

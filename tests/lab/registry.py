@@ -47,7 +47,7 @@ def started(directory: Path, settings: Mapping[str, str] = MappingProxyType({}))
     with log.open("wb") as output:
         process = subprocess.Popen(("docker-registry", "serve", config), env=environment, stdout=output, stderr=output)
     try:
-        wait_until(lambda: _answers(address), "docker-registry", log.read_text, timeout_s=20)
+        wait_until(lambda: _answers(address), "docker-registry", log.read_text, timeout_s=60)
         yield Registry(address)
     finally:
         process.terminate()

@@ -104,7 +104,7 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
         apart = ("unshare", "--mount", "--net", "sh", "-c", script, "sh")
         environment = {**os.environ, "XDG_STATE_HOME": "/root/state", "HOME": "/root"}
         done = subprocess.run(
-            (*apart, *argv), env=environment, capture_output=True, text=True, timeout=120, check=False
+            (*apart, *argv), env=environment, capture_output=True, text=True, timeout=300, check=False
         )
         return Said(done.returncode, done.stdout, done.stderr)
 
@@ -147,7 +147,7 @@ def test_an_interrupted_create_leaves_nothing(
     ) as process:
         caller, _ = silent.accept()
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=180)
         caller.close()
     assert process.returncode == 130
     assert said.endswith("Interrupted.\n")

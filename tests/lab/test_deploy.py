@@ -24,7 +24,7 @@ TINY = ("--arg=--load-format", "--arg=dummy", "--env=OMP_NUM_THREADS=1", "--max-
 def status_of(url: str, key: str | None = None) -> int:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
         return error.code

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -116,6 +115,10 @@ def test_a_variable_of_the_wrong_type(doctor: Doctor, options: tuple[str, ...], 
     no_trace(DIES)
 
 
+def awaits_health() -> bool:
+    return subprocess.run(("pgrep", "-f", "AnsiballZ_engine_ready"), capture_output=True, check=False).returncode == 0
+
+
 def test_ctrl_c_takes_the_candidate_away(
     docker_engine: None, environment: dict[str, str], options: tuple[str, ...], lab_image: str, tmp_path: Path
 ) -> None:
@@ -123,12 +126,10 @@ def test_ctrl_c_takes_the_candidate_away(
     argv = [sys.executable, "-m", "lpxdoctor", "deploy", *options, lab_image, "--vars", str(sleeping)]
     process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(
-            lambda: f"{DIES}.candidate" in docker("ps", "--format", "{{.Names}}"), "the candidate", str, timeout_s=60
-        )
-        time.sleep(2)  # the wait for /health has begun
+        wait_until(lambda: f"{DIES}.candidate" in docker("ps", "--format", "{{.Names}}"), "the candidate", str, 180)
+        wait_until(awaits_health, "the wait for /health", str, 180)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     finally:
         process.kill()
     assert (process.returncode, out) == (130, "")

@@ -171,7 +171,7 @@ def test_a_connection_that_is_lost_in_the_middle(lacking: Host) -> None:
     hosts = [FleetHost("cut", variables(lacking, ansible_python_interpreter=None))]
     slow = Command(("sleep", "61"), timeout_s=60)
     with beside(fleet.collect, hosts, [slow], container_test=False, limit_s=60) as asking:
-        wait_until(lambda: "sleep 61" in lacking.ssh(LEFT), "its probe", lambda: lacking.ssh(LEFT), timeout_s=40)
+        wait_until(lambda: "sleep 61" in lacking.ssh(LEFT), "its probe", lambda: lacking.ssh(LEFT), timeout_s=180)
         docker("restart", "--time", "0", lacking.container_id)
     row = asking.result()["cut"]
     assert isinstance(row, NoAnswer)
@@ -193,10 +193,10 @@ def test_nothing_goes_on_on_a_host_when_we_are_gone(good: Host, number: int) -> 
     argv = (sys.executable, "-c", SLOW, json.dumps(good.inventory()))
     process = subprocess.Popen(argv, stderr=subprocess.PIPE)
     try:
-        wait_until(lambda: "sleep 61" in good.ssh(LEFT), "its probe", lambda: good.ssh(LEFT), timeout_s=40)
+        wait_until(lambda: "sleep 61" in good.ssh(LEFT), "its probe", lambda: good.ssh(LEFT), timeout_s=180)
         os.kill(process.pid, number)
-        process.wait(20)
-        wait_until(lambda: good.ssh(LEFT) == "", "its end", lambda: good.ssh(LEFT), timeout_s=40)
+        process.wait(60)
+        wait_until(lambda: good.ssh(LEFT) == "", "its end", lambda: good.ssh(LEFT), timeout_s=180)
     finally:
         process.kill()
         process.communicate()

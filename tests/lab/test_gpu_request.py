@@ -35,7 +35,7 @@ def play(way: str, devices: list[str], image: str) -> list[dict[str, object]]:
 
 def run(argv: Sequence[str | Path], environment: dict[str, str]) -> str:
     """Return what Ansible said, with its errors where it failed."""
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

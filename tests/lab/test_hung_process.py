@@ -43,7 +43,7 @@ def test_a_process_that_cannot_be_killed_is_named_and_left_behind(frozen: Path) 
     started = time.monotonic()
     evidence = collect([hangs, *others], {}, limit_s=20)
     seconds = time.monotonic() - started
-    assert seconds < 3
+    assert seconds < 15
     answer = evidence.answers[hangs.key]
     assert answer.failure == "timeout"
     assert "cannot be killed" in answer.reason

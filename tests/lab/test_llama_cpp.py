@@ -33,7 +33,7 @@ def serving(*argv: str | Path, port: int, log: Path) -> Generator[str]:
     ):
         try:
             url = f"http://127.0.0.1:{port}"
-            wait_until(lambda: answers(url), str(argv), log.read_text, timeout_s=60)
+            wait_until(lambda: answers(url), str(argv), log.read_text, timeout_s=180)
             yield url
         finally:
             process.terminate()

@@ -57,7 +57,7 @@ def _fetch(root: Path, codename: str) -> None:
 def run(program: Path, libraries: Path) -> Any:
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
     done = subprocess.run(
-        [sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=300, check=True
     )
     return json.loads(done.stdout)
 

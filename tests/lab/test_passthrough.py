@@ -108,11 +108,11 @@ def test_a_program_that_does_not_end_is_ended_and_removed(
     monkeypatch.setattr(passthrough, "PATHS", PLAIN)
     began = time.monotonic()
     (late,) = tried(limit_s=3, program=program)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40
     assert late.stage == "late"
     assert not late.works
     assert "no end within" in late.reason
-    wait_until(lambda: left_behind() == "", "its removal", lambda: docker("ps", "--all"), 20)
+    wait_until(lambda: left_behind() == "", "its removal", lambda: docker("ps", "--all"), 60)
 
 
 def test_what_was_made_and_never_started_is_removed(docker_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_a_real_engine_without_its_model(cpu_image: str) -> None:
     command = ("-m", "vllm.entrypoints.openai.api_server", "--model", "/models/not-mounted")
     options = ("-e", "HF_HUB_OFFLINE=1", "-e", "VLLM_NO_USAGE_STATS=1", "--entrypoint", "python3")
     with container(cpu_image, *options, command=command) as identity:
-        wait_until(lambda: found(identity).status == "exited", "its end", lambda: docker("logs", identity), 120)
+        wait_until(lambda: found(identity).status == "exited", "its end", lambda: docker("logs", identity), 480)
         engine = found(identity)
         assert engine.fails
         assert engine.cause is not None
@@ -192,7 +192,7 @@ def test_no_secret_of_an_engine_is_in_the_evidence(lab_image: str) -> None:
     environment = (f"VLLM_API_KEY={secrets[0]}", f"DATABASE_PASSWORD={secrets[2]}", "WORDS=private words")
     options = tuple(part for entry in environment for part in ("-e", entry))
     with container(lab_image, *options, command=("sh", "-c", said, "vllm", "--api-key", secrets[1])) as identity:
-        wait_until(lambda: "started vllm" in found(identity).log, "its log", lambda: docker("logs", identity), 20)
+        wait_until(lambda: "started vllm" in found(identity).log, "its log", lambda: docker("logs", identity), 60)
         evidence = json.dumps(asked(DOCKER).value(DOCKER))
         assert "started vllm with ***" in evidence
         assert found(identity).has("--api-key")

@@ -37,7 +37,7 @@ WINDOWS = {
 
 def cache_config(server: vllm.Server) -> dict[str, str]:
     """Return the labels of vllm:cache_config_info, which are the engine's cache settings as it resolved them."""
-    with urllib.request.urlopen(f"{server.url}/metrics", timeout=10) as response:
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=60) as response:
         text = response.read().decode()
     labels = re.search(r"^vllm:cache_config_info\{(.*)\} 1\.0$", text, re.MULTILINE)
     assert labels, text[:2000]

@@ -114,7 +114,7 @@ def under_way(host: Host, environment: dict[str, str], *argv: str | Path) -> Gen
     process = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         read = f"cat {LOCK} 2>/dev/null || :"
-        wait_until(lambda: '"pid"' in host.ssh(read) or process.poll() is not None, "its lock", lambda: "", 60)
+        wait_until(lambda: '"pid"' in host.ssh(read) or process.poll() is not None, "its lock", lambda: "", 180)
         if process.poll() is not None:
             pytest.fail("\n".join(process.communicate()))
         yield process
@@ -156,7 +156,7 @@ def test_ctrl_c_and_a_connection_that_is_lost_leave_a_known_state(
     options = options_of(tmp_path, [host])
     with under_way(host, environment, "provision", "boot", *options) as process:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     said = Said(process.returncode, out, err)
     assert said.status == 130, said
     row = states(said)["lab-p3"]
@@ -165,7 +165,7 @@ def test_ctrl_c_and_a_connection_that_is_lost_leave_a_known_state(
 
     with under_way(host, environment, "provision", *options, "--resume") as process:
         docker("stop", "--time", "0", host.container_id)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
     docker("start", host.container_id)
     said = Said(process.returncode, out, err)
     assert said.status == 2, said

@@ -72,7 +72,7 @@ def test_an_initramfs_that_was_put_back_is_seen_by_what_is_in_it(host: Host, pla
     image=$(ls /boot/initrd.img-*); cp -p {BLACKLIST} /root/kept
     : > {BLACKLIST}; update-initramfs -u -k all; cp $image /root/wrong
     cp -p /root/kept {BLACKLIST}; sleep 1.1; cat /root/wrong > $image"""
-    host.ssh(script, timeout_s=120)
+    host.ssh(script, timeout_s=300)
     assert play("boot", "--tags", "boot.initramfs-allows-nouveau").well().changed >= 1
     assert play("boot").well().changed == 0
 

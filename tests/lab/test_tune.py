@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ import pytest
 from lpxdoctor.tune.command import command
 from lpxdoctor.tune.service import Settings
 from tests.lab import vllm
-from tests.lab.engine import ROOT, docker
+from tests.lab.engine import LABEL, ROOT, docker, wait_until
 
 MARK = f"lpxdoctor-lab-tune={os.getpid()}"
+LABELS = ("--label", MARK, "--label", f"{LABEL}={os.getpid()}")
 LIMIT_S = 900  # two engines start in it, on a machine that may be busy
 BAD, GOOD = "--no-such-argument", "--max-num-seqs 4"
 SHORT = ("--concurrency", "1,2", "--requests", "6", "--input-len", "32", "--output-len", "12", "--budget", "30")
@@ -26,7 +26,7 @@ SHORT = ("--concurrency", "1,2", "--requests", "6", "--input-len", "32", "--outp
 
 def recipe(image: str, model_dir: Path) -> str:
     options = vllm.options(model_dir, "{port}")
-    words = ("docker", "run", "--rm", "--label", MARK, *options, image, *vllm.COMMAND, "{arguments}")
+    words = ("docker", "run", "--rm", *LABELS, *options, image, *vllm.COMMAND, "{arguments}")
     return " ".join(word if "{" in word else shlex.quote(word) for word in words)
 
 
@@ -56,7 +56,7 @@ def interrupted_in_the_last_step(command: tuple[str, ...], environment: dict[str
         for line in process.stderr:
             said += line
             if f"given 2: {GOOD}" in line:
-                time.sleep(3)  # its container is starting
+                wait_until(lambda: bool(running()), "its container", str, 120)
                 process.send_signal(signal.SIGINT)
         out = process.communicate()[0]
     assert process.returncode == 130, said
