@@ -12,6 +12,7 @@ from packaging.version import Version
 from lpxdoctor.decode.front_end import late
 from lpxdoctor.errors import UsageError
 from lpxdoctor.sizing.budget import defaults
+from lpxdoctor.sizing.cache import State
 from lpxdoctor.tune.draft import unlike
 from lpxdoctor.tune.service import Settings
 from lpxdoctor.tune.situation import Candidate, Situation
@@ -85,7 +86,8 @@ def _compiled(situation: Situation) -> Iterator[Candidate]:
 def _graphs(situation: Situation) -> Iterator[Candidate]:
     """CUDA graphs of steps that mix prompts and decoding, where the attention kernels of the GPU can be captured so.
 
-    Those of Hopper can (FlashAttention 3); elsewhere vLLM would go back to its default. FULL: vLLM's CUDAGraphMode.
+    Those of Hopper can (FlashAttention 3), for ordinary attention; elsewhere vLLM would go back to its default
+    (get_cudagraph_support of its v1/attention/backends). FULL: vLLM's CUDAGraphMode.
     """
     step, plan = "cuda-graphs", situation.plan
     mixed, held_up = situation.first.input_len + situation.most, _held_up(situation)
@@ -98,6 +100,8 @@ def _graphs(situation: Situation) -> Iterator[Candidate]:
         yield _skip(step, plan)
     elif not plan.card.capability.startswith("9."):
         yield _skip(step, f"on {plan.card.name} vLLM captures steps of decoding alone in full")
+    elif any(isinstance(layer, State) or layer.latent for layer in plan.model.layers):
+        yield _skip(step, f"{plan.model.name} has layers with a state or latent attention: captured for decoding alone")
     elif mixed > _CAPTURED:
         yield _skip(step, f"a step with a prompt has {mixed} tokens, and graphs are made for {_CAPTURED} at most")
     elif why := _lacks(situation, "0.11.0"):

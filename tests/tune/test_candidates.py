@@ -204,6 +204,9 @@ def test_graphs_of_mixed_steps_are_tried_where_attention_can_be_captured_and_pro
     assert added(steps["cuda-graphs"]) == [("--compilation-config", '{"cudagraph_mode": "FULL"}')]
     assert "160 tokens, and such steps hold the others up for 20% of the time" in steps["cuda-graphs"][0].reason
     assert "captures steps of decoding alone" in skipped(found(plan=A10)["cuda-graphs"])
+    for other in ("DEEPSEEK_V2_LITE", "QWEN_3_NEXT_80B"):
+        planned = made(model(other), "NVIDIA H200")
+        assert "captured for decoding alone" in skipped(found(first=held_up(by=0.2), plan=planned)["cuda-graphs"])
     assert "never mixed" in skipped(found(first=profile("0.25.1", 1.0, 1))["cuda-graphs"])
     assert "up for 1.0% of the time only" in skipped(found(first=held_up(by=0.01))["cuda-graphs"])
     long = msgspec.structs.replace(profile(), input_len=481)
