@@ -38,6 +38,8 @@ def is_there(typed: str) -> bool:
 
 def check_writable(file: Path) -> None:
     """Raise UsageError where a file could not be written: before the work whose result it is to hold."""
+    if str(file) == "-":
+        raise UsageError("- is no file to write to.\nFor standard output, name /dev/stdout.")
     try:
         usable = not file.is_dir() and os.access(file if _is_special(file) else file.resolve().parent, os.W_OK)
     except (OSError, ValueError):

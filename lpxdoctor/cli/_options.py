@@ -10,6 +10,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 TEXT_OR_JSON = ("text", "json")
 FILE = click.Path(path_type=Path, readable=False)  # who opens it says why that failed, as for every other file
+EVIDENCE = "evidence that `collect` wrote, or - for standard input"
 HOSTS = "An Ansible inventory, or [USER@]HOST[:PORT],..."
 
 
@@ -26,7 +27,10 @@ def inventory(more: str = "", *, required: bool = False) -> Decorator:
 
 def output_format(forms: Sequence[str] = TEXT_OR_JSON) -> Decorator:
     """Return --format; the first form is what people read."""
-    return click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True)
+    text = (
+        f"What is printed, for {'people, for programs or as a page' if 'html' in forms else 'people or for programs'}."
+    )
+    return click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True, help=text)
 
 
 def variables(more: str = "") -> Decorator:

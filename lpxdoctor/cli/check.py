@@ -27,7 +27,7 @@ _RELOAD_CHECK = "container.reload-lost-gpu"
     *("--from", "sources"),
     metavar="FILE|DIR",
     multiple=True,
-    help="Judge evidence that `collect` wrote; a directory, or more than one, is a fleet.",
+    help=f"Judge {_options.EVIDENCE}; a directory, or more than one, is a fleet.",
 )
 @_options.output_format(("text", "json", "html"))
 @click.option("-o", "--output", metavar="FILE", help="Also write the JSON report to a file.")

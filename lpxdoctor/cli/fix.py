@@ -39,7 +39,7 @@ from lpxdoctor.report.encoding import pretty
 @click.option("--plan", is_flag=True, help="Only say what would be done; what happens without --yes too.")
 @click.option("--yes", is_flag=True, help="Do it, then check again.")
 @_options.inventory()
-@click.option("--from", "source", metavar="FILE", help="Plan for evidence that `collect` wrote, instead of a host.")
+@click.option("--from", "source", metavar="FILE", help=f"Plan for {_options.EVIDENCE}; changes nothing.")
 @click.option("--reboot", is_flag=True, help="Reboot where something counts from the next boot on only.")
 @click.option("--resume", is_flag=True, help="Go on after a reboot or an interruption, and verify.")
 @click.option("--drain", "drain_s", type=click.IntRange(1), metavar="SECONDS", help="Stop GPU work in order first.")
@@ -71,7 +71,9 @@ def command(
     Exit status, of several hosts that of the worst: 0 nothing is left, 1 warnings or a reboot are, 2 a failure is, or a
     playbook did not remove its finding, 3 too little could be judged, 64 wrong use, 130 interrupted.
     """
-    _refuse_contradictions(plan=plan, yes=yes, source=source, resume=resume, ids=ids, drain_s=drain_s, force=force)
+    _refuse_contradictions(
+        plan=plan, yes=yes, source=source, hosts=hosts, resume=resume, ids=ids, drain_s=drain_s, force=force
+    )
     wishes = Wishes(
         source=_kept(hosts) if hosts else "",
         ids=ids,
@@ -98,6 +100,7 @@ def _refuse_contradictions(
     plan: bool,
     yes: bool,
     source: str | None,
+    hosts: str | None,
     resume: bool,
     ids: Sequence[str],
     drain_s: int | None,
@@ -109,6 +112,7 @@ def _refuse_contradictions(
             bool(source) and yes,
             "--from is a record: nothing can be changed in it. Leave it out to fix the host.",
         ),
+        (bool(source) and bool(hosts), "--from and -i exclude each other: a record is of one host, and says which."),
         (bool(source) and resume, "--from and --resume exclude each other: a record does not go on."),
         (resume and bool(ids), "--resume goes on with what was planned: it takes no IDs."),
         (
@@ -269,8 +273,10 @@ def _told_when_interrupted(names: Sequence[str]) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        for name in names:
-            record = state.load(name)
+        records = {name: state.load(name) for name in names}
+        if not any(records.values()):
+            print("Nothing was changed.", file=sys.stderr)
+        for name, record in records.items():
             if record and record.stage == "running":
                 done = f"; done: {', '.join(record.applied)}" if record.applied else ""
                 in_it = f"in the playbook {record.running}" if record.running else "between playbooks"

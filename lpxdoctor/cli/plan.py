@@ -19,12 +19,12 @@ _REFUSED = 2
 @click.command("plan", epilog=_options.examples('lpxdoctor plan /srv/models/qwen7b --gpu "NVIDIA L4" --context 8192'))
 @click.argument("model", metavar="MODEL")
 @click.option("--gpu", "name", metavar="NAME", help='A GPU of the table, as "NVIDIA L4", instead of this host\'s.')
-@click.option("--from", "source", metavar="FILE", help="The GPUs in evidence that `collect` wrote.")
+@click.option("--from", "source", metavar="FILE", help=f"The GPUs in {_options.EVIDENCE}.")
 @click.option(
-    "--context", metavar="N", type=click.IntRange(1, 1 << 31), help="Tokens of a request, in and out. [default: 8192]"
+    "--context", metavar="N", type=click.IntRange(1, 1 << 31), help="Tokens of a request, in and out.  [default: 8192]"
 )
 @click.option("--concurrency", metavar="N", type=click.IntRange(1, 65536), help="Requests at once that must fit.")
-@click.option("--precision", type=click.Choice(PRECISIONS), help="Of the weights. [default: as the checkpoint is]")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Of the weights.  [default: as the checkpoint is]")
 @click.option(
     "--kv-cache-dtype",
     "kv_format",

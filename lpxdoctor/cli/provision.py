@@ -44,19 +44,14 @@ _SERIAL_HELP = "Hosts at once after the canary: 5, 10% or 1,10%,50%.  [default: 
     show_default=True,
     help="Failed hosts at which it stops.",
 )
-@click.option(
-    "--vars",
-    "variables",
-    metavar="FILE",
-    help="Variables of the roles, in YAML or JSON; with engine_model an engine too.",
-)
+@_options.variables("; with engine_model an engine too")
 @click.option("--name", metavar="NAME", default="vllm", show_default=True, help="Name of the engine.")
 @click.option("--variant", metavar="NAME", help="Instead of the first pinned engine that runs on the host.")
 @click.option("--reboot", is_flag=True, help="Reboot where something counts from the next boot on only.")
 @click.option("--plan", is_flag=True, help="Change nothing; show the batches.")
 @click.option("--resume", is_flag=True, help="Go on with the last run on this inventory; what is typed besides is new.")
 @_options.container_test()
-@click.option("--policy", metavar="FILE", help="Instead of /etc/lpxdoctor/policy.toml.")
+@_options.policy()
 @_options.output_format()
 @click.pass_context
 def command(context: click.Context, /, *, hosts: str, plan: bool, resume: bool, form: str, **options: Any) -> int:
@@ -89,8 +84,8 @@ def command(context: click.Context, /, *, hosts: str, plan: bool, resume: bool, 
     return _FAILED if result.stopped else 0
 
 
-# Wish -> the option that says its contrary.
-_TYPED = {"container_test": "no_container_test"}
+# Wish -> its option where that has another name.
+_TYPED = {"container_test": "no_container_test", "variables": "variables_file", "policy": "policy_file"}
 
 
 def _wished(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,8 +97,8 @@ def _wished(options: Mapping[str, Any]) -> dict[str, Any]:
         "variant": options["variant"],
         "reboot": options["reboot"],
         "container_test": not options["no_container_test"],
-        "variables": _resolved(options["variables"] or ""),
-        "policy": _resolved(options["policy"] or ""),
+        "variables": _resolved(options["variables_file"] or ""),
+        "policy": _resolved(options["policy_file"] or ""),
     }
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lpxdoctor.cli import run
 from lpxdoctor.fix.outcome import HostResult
 from lpxdoctor.fix.plan import plan
+from lpxdoctor.fix.state import Record, Wishes, save
 from lpxdoctor.fix.work import GpuWork
 from lpxdoctor.report import fix, fix_text
 from lpxdoctor.report.encoding import pretty
@@ -111,3 +113,34 @@ def test_every_host_has_its_own_end() -> None:
     text = printed([failed, result("boot.a", host="gpu-3", after=())], ran=True)
     assert "✗ gpu-2: nothing listens there.\n  Start it." in text
     assert "✓ gpu-3: put right and checked again" in text
+
+
+def test_what_a_run_after_the_boot_kept_is_told_once_in_either_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    results = {"a": result("boot.b", host="a"), "b": result(host="b")}
+    for form in ("text", "json"):
+        for name in ("a", "b"):
+            document = fix.document([results[name]], (), ran=True)
+            record = Record(
+                host=name,
+                wishes=Wishes(source="a,b"),
+                started="2026-11-29T00:00:00+00:00",
+                stage="finished",
+                targets=(),
+                before="",
+                said=f"{name} is put right\n",
+                document=pretty(document),
+            )
+            save(record)
+        assert run(["fix", "--resume", "--format", form]) == 1
+        said = capsys.readouterr().out
+        if form == "text":
+            assert said == "a is put right\nb is put right\n"
+        else:
+            told = json.loads(said)
+            valid(told, "fix-1")
+            assert (told["status"], [host["host"] for host in told["hosts"]]) == (1, ["a", "b"])
+        assert run(["fix", "--resume"]) == 64
+        assert "Nothing waits to be resumed" in capsys.readouterr().err
