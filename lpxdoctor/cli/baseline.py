@@ -4,8 +4,6 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import msgspec
 
 from lpxdoctor import policy
 from lpxdoctor.cli import _options
+from lpxdoctor.cli._measuring import MOST_AT_ONCE, concurrencies, numbers, stop_flag
 from lpxdoctor.decode import store
 from lpxdoctor.decode.gpu import sampled
 from lpxdoctor.decode.hooks import Hooks, Progress
@@ -28,32 +27,17 @@ ENDPOINTS = ("completions", "chat")
 _USUAL = (1, 8, 32)
 _LEAST_FOR_SLO = 60
 _MISSED, _INTERRUPTED = 2, 130
-_MOST_AT_ONCE = 4096
 _MOST = 1_000_000
 _LONGEST_NAME = 80
 
 
-def _numbers(value: str) -> tuple[int, ...] | None:
-    parts = [part.strip() for part in value.split(",")]
-    if not all(part.isascii() and part.isdigit() and 0 < int(part) <= _MOST_AT_ONCE for part in parts):
-        return None
-    return tuple(int(part) for part in parts)
-
-
-def _concurrencies(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    found = None if value is None else _numbers(value)
-    if value is not None and found is None:
-        raise click.BadParameter(f"{value!r} is not a list of numbers from 1 to {_MOST_AT_ONCE}, like 1,8,32.")
-    return found
-
-
 def _ladder(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
     if not value:
-        return None if value is None else doubling(min(_MOST_AT_ONCE, most_at_once()))
-    found = _numbers(value)
+        return None if value is None else doubling(min(MOST_AT_ONCE, most_at_once()))
+    found = numbers(value)
     if found is None or list(found) != sorted(set(found)):
         raise click.BadParameter(
-            f"{value!r} is not a list of rising numbers from 1 to {_MOST_AT_ONCE}, like 1,2,4,8. "
+            f"{value!r} is not a list of rising numbers from 1 to {MOST_AT_ONCE}, like 1,2,4,8. "
             "Without numbers, which is 1,2,4,... until it ends by itself, --ladder stands last."
         )
     return found
@@ -82,7 +66,7 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
 @click.option("--model", metavar="NAME", help="Which of the served models.  [default: the only one]")
 @click.option(
     "--concurrency",
-    callback=_concurrencies,
+    callback=concurrencies,
     metavar="N,N,...",
     help="Requests at once, exactly these.  [default: 1,8,32]",
 )
@@ -213,7 +197,7 @@ def _plan(
 def _measured(name: str, plan: Plan, *, model: str | None, key_file: Path | None) -> Profile | None:
     """Measure one target, with a line of progress; None where it was interrupted before anything was measured."""
     with (
-        _stop_flag() as stopped,
+        stop_flag(signal.SIGINT) as stopped,
         reached(name, model=model, key_file=key_file) as there,
         sampled(local=there.is_local) as sampler,
     ):
@@ -271,22 +255,6 @@ def _status(profile: Profile) -> int:
     if profile.slo and profile.slo.concurrency is None:
         return _MISSED
     return 0 if profile.is_valid and (profile.slo is None or profile.slo.confident) else 1
-
-
-@contextmanager
-def _stop_flag() -> Generator[list[int]]:
-    """Yield what the first Ctrl-C fills, so that the run ends with what it has; the second one ends the program."""
-    stopped: list[int] = []
-
-    def stop(number: int, _frame: object) -> None:
-        stopped.append(number)
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield stopped
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _show_progress(progress: Progress) -> None:

@@ -1,11 +1,9 @@
 """lpxdoctor tune: start an engine again and again, one argument changed at a time, and keep what decodes faster."""
 
-import os
 import shlex
 import signal
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ import click
 
 from lpxdoctor.cli import _options
 from lpxdoctor.cli._edges import print_document
+from lpxdoctor.cli._measuring import concurrencies, stop_flag
 from lpxdoctor.errors import DoctorError, UsageError
 
 if TYPE_CHECKING:
@@ -26,14 +25,11 @@ if TYPE_CHECKING:
 _LOOK_LIMIT_S = 30.0
 _INTERRUPTED = 130
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_MOST_AT_ONCE, _MOST = 4096, 1_000_000
+_MOST = 1_000_000
 
 
-def _concurrencies(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in value.split(",")]
-    if not all(part.isascii() and part.isdigit() and 0 < int(part) <= _MOST_AT_ONCE for part in parts):
-        raise click.BadParameter(f"{value!r} is not a list of numbers from 1 to {_MOST_AT_ONCE}, like 1,32.")
-    return tuple(dict.fromkeys(map(int, parts)))
+def _concurrencies(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(concurrencies(ctx, param, value) or ()))
 
 
 def _words(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -117,7 +113,7 @@ def command(
     store.check(output)
     service = _service(engine, start_timeout, keep=keep)
     sizing = planned(service.hints, wish.input_len + wish.output_len)
-    with _stop_flag() as stopped:
+    with stop_flag(*_STOPS, said="tune: stops: ends the engine that it started\n") as stopped:
         audience = Audience(is_stopped=lambda: bool(stopped), tell=_tell, on_rung=_tell_rung)
         state = tuned(service, wish, policy.load(), sizing, audience, resume=resume)
     if state is None:
@@ -178,25 +174,6 @@ def planned(hints: "Hints", context: int) -> "Sizing | str":
         return plan(model, card, wanted)
     except DoctorError as error:
         return str(error).splitlines()[0].rstrip(".")
-
-
-@contextmanager
-def _stop_flag() -> Generator[list[int]]:
-    """Yield what the first Ctrl-C, SIGTERM or hang-up fills, so that the run ends in order; the second is at once."""
-    stopped: list[int] = []
-
-    def stop(number: int, _frame: object) -> None:
-        stopped.append(number)
-        os.write(sys.stderr.fileno(), b"tune: stops: ends the engine that it started\n")  # print may be under way
-        for one, handler in before.items():
-            signal.signal(one, handler)
-
-    before = {number: signal.signal(number, stop) for number in _STOPS}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _tell(line: str) -> None:
