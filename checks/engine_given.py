@@ -8,7 +8,7 @@ from lpxdoctor.facts.messages import Match
 
 _REFUSED = (
     *("argument-unknown", "argument-refused", "architecture-unknown", "tokenizer-class-unknown", "weights-do-not-fit"),
-    *("context-longer-than-model", "batch-smaller-than-context", "quantization-does-not-fit"),
+    *("context-longer-than-model", "batch-smaller-than-context", "quantization-does-not-fit", "lora-rank-too-large"),
 )
 
 

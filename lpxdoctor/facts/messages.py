@@ -27,10 +27,13 @@ _XID = (
     r"|\bXids?\b(?! ?\((?:PCI|\w{4}:))[^\n]{0,60}?(?<![:.=\w])(?P<code902>NUMBERS)(?![:.]?\w)"
     r"(?! ?(?:minutes?|min|hours?|h|s|sec\w*|times?|%|W|°|C|GB|GiB|MiB|days?|tokens?|GPUs?)\b)"
 )
-# "no Xid 79 since" tells of none; a message that itself begins with No is matched from there on.
+# "no Xid 79 since" tells of none, nor does a guide's "if you see Xid 79"; a message that itself begins with No is
+# matched from there on.
 _DENIED = re.compile(
     r"(?:\b(?:no|without|never|zero|nor)\s+(?:[\w-]+\s+){0,2}|(?:\b(?:did|do|does|is|was|were)\s?(?:not|n't)\s+)"
-    r"(?:[\w-]+\s+){0,2}|(?:没有|未见|不再|并无|无)\s*(?:[\w-]+\s*)?)[\"'(`]?$",
+    r"(?:[\w-]+\s+){0,2}|(?:没有|未见|不再|并无|无)\s*(?:[\w-]+\s*)?"
+    r"|\b(?:if|when(?:ever)?|should|in case) you (?:see|get|encounter|run into|hit)\s+(?:[\w-]+\s+){0,4}"
+    r"|(?:如果|若|当)(?:你|您)?(?:看到|遇到|出现|碰到)[^\n]{0,12})[\"'(`\u201c\u300c]?$",
     re.IGNORECASE,
 )
 
@@ -205,6 +208,8 @@ def _found(text: str, lowered: str) -> Iterator[tuple[Known, re.Match[str]]]:
 
 
 def _told(known: Known, text: str, whole: str, about: Mapping[str, str]) -> Told | None:
+    if about.get("xids_explained") and "<xid:" in known.pattern:
+        return None
     matches = [found for found in compiled(known.pattern).finditer(text) if not denied(text, found.start())]
     reading = known.reading(whole) if matches else None
     if reading is None:

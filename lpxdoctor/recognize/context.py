@@ -113,8 +113,8 @@ _OPEN_PACKAGE = re.compile(
 )
 # A kernel module that is not NVIDIA's, as DKMS, modprobe and the kernel name it.
 _OTHERS_MODULE = re.compile(
-    r"could not insert '\w|\bdkms (?:add|build|install) (?:-m )?\w|/var/lib/dkms/\w|\b[\w-]{1,40}-dkms\b|\bDKMS files\b"
-    r"|^(?:\[[ \d.]+\] )?\w+: disagrees about version of symbol",
+    r"could not insert (?:module )?'?\w|\bdkms (?:add|build|install) (?:-m )?\w|/var/lib/dkms/\w"
+    r"|\b[\w-]{1,40}-dkms\b|\bDKMS files\b|^(?:\[[ \d.]+\] )?\w+: disagrees about version of symbol",
     re.MULTILINE | re.IGNORECASE,
 )
 _NVIDIA = re.compile(r"nvidia|\bNVRM\b|geforce|\bcuda\b|\b10de:", re.IGNORECASE)
@@ -123,6 +123,18 @@ _OTHER_VENDOR = re.compile(
     r"|\bintel_extension",
     re.IGNORECASE,
 )
+# What a page about Xids says of one, which is no report of it: "Xid 63 (row remapping failure), Xid 74 means ...".
+_EXPLAINED_XID = re.compile(
+    r"\bXids? (?:error )?(\d{1,3})\b(?: errors?)?"
+    r"(?: ?\(| ?[:=|] ?| [-\u2013\u2014] | (?:means|is|indicates|signals)\b ?)(?=[a-z])",
+    re.IGNORECASE,
+)
+_ABOUT_XIDS = re.compile(
+    r"\b(?:codes? (?:include|are|mean)|each (?:mapping|code)|glossary|catalog(?:ue)?|reference)\b"
+    r"|\bwhat (?:it|they|each \w+) means?\b|\bcommon(?:ly \w+)? Xids?\b",
+    re.IGNORECASE,
+)
+_XIDS_OF_A_PAGE = 3
 _CLOSED_PACKAGE = re.compile(
     r"(?:linux-modules-nvidia-\d{3}(?!\S*open)\S*|nvidia-(?:driver|dkms|headless|kernel-source)-\d{3}(?:-server)?(?![\w-]*open)\b)"
     r"|license:\s+NVIDIA\b|\bproprietary$",
@@ -136,7 +148,7 @@ def context(text: str) -> dict[str, str]:
     found |= (
         _gpu(text) | _kernels(text, found.get("kernel", "")) | _command_line(text) | _upgrade(text) | _flavour(text)
     )
-    found |= _packages(text) | _of_others(text, found)
+    found |= _packages(text) | _of_others(text, found) | _xids_explained(text)
     return {name: value for name, value in (found | _derived(found, text)).items() if value}
 
 
@@ -229,6 +241,12 @@ def _of_others(text: str, found: Mapping[str, str]) -> dict[str, str]:
     module = not _NVIDIA.search(text) and _OTHERS_MODULE.search(text)
     vendor = "gpu" not in found and "driver" not in found and _OTHER_VENDOR.search(text)
     return {"others_module": "yes" if module else "", "other_vendor": "yes" if vendor else ""}
+
+
+def _xids_explained(text: str) -> dict[str, str]:
+    """Return whether the text explains what Xids mean and shows none that a driver logged."""
+    codes = set(_EXPLAINED_XID.findall(text)) if "NVRM: Xid (" not in text else set()
+    return {"xids_explained": "yes" if len(codes) >= _XIDS_OF_A_PAGE and _ABOUT_XIDS.search(text) else ""}
 
 
 def _flavour(text: str) -> dict[str, str]:

@@ -26,7 +26,8 @@ def proofs(forms: Sequence[Pasted], about: Mapping[str, str]) -> tuple[Proof, ..
             if held is None or _proves_better(told, held[0]):
                 best[told.proves] = told, form
     found = tuple(_proof(told, form) for told, form in best.values())
-    return (*found, *(proof for proof in xids.proofs(forms[0]) if proof.id not in best))
+    mentioned = () if about.get("xids_explained") else xids.proofs(forms[0])
+    return (*found, *(proof for proof in mentioned if proof.id not in best))
 
 
 def _proves_better(told: Told, held: Told) -> bool:

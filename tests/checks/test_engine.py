@@ -97,7 +97,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "engine.arguments-refused": (
         *("argument-unknown", "architecture-unknown", "context-longer-than-model"),
         *("batch-smaller-than-context", "argument-refused", "quantization-does-not-fit"),
-        *("tokenizer-class-unknown", "weights-do-not-fit"),
+        *("tokenizer-class-unknown", "weights-do-not-fit", "lora-rank-too-large"),
     ),
     "engine.disk-full": ("disk-full",),
     "engine.forked-after-cuda": ("forked-after-cuda",),

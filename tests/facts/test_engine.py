@@ -233,6 +233,7 @@ SAID = {
     "imported.",
     "architecture-not-inspected": "ERROR registry.py:272] Error in inspecting model architecture 'LlamaForCausalLM'",
     "weights-do-not-fit": "KeyError: 'layers.0.mlp.down_proj.weight_scale'",
+    "lora-rank-too-large": "ValueError: LoRA rank 64 is greater than max_lora_rank 16.",
     "disk-full": "OSError: [Errno 28] No space left on device",
     "nccl-failed": "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, unhandled system error",
     "forked-after-cuda": "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with",
