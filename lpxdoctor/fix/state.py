@@ -1,6 +1,5 @@
 """What a run of fix must remember beyond itself: a record and a lock for each host, below the state directory."""
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,13 +92,12 @@ def remove(host: str) -> None:
 
 
 def keep_evidence(host: str, moment: Literal["before", "after"], text: str) -> Path:
-    """Write a host's evidence of before or after, with mode 0600; return the file. The former one is replaced."""
+    """Write a host's evidence of before or after, readable by its owner alone, in place of the former; return the file."""
     made(_directory().name)
     file = evidence_file(host, moment)
     try:
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as written:  # noqa: PTH123
-            written.write(text)
+        write_whole(file, text.encode())
     except OSError as error:
         raise SetupError(
             f"The evidence of {host} cannot be kept in {file}: {error.strerror}.\nMake room there."
