@@ -92,7 +92,7 @@ def remove(host: str) -> None:
 
 
 def keep_evidence(host: str, moment: Literal["before", "after"], text: str) -> Path:
-    """Write a host's evidence of before or after, readable by its owner alone, in place of the former; return the file."""
+    """Write a host's evidence of before or after, for its owner alone and in place of the former; return the file."""
     made(_directory().name)
     file = evidence_file(host, moment)
     try:
