@@ -164,7 +164,7 @@ def test_a_ladder_that_meets_errors_keeps_what_it_has(capsys: pytest.CaptureFixt
 def test_a_ladder_without_numbers_climbs_by_itself(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lpxdoctor.cli.baseline._MOST_AT_ONCE", 4)
+    monkeypatch.setattr("lpxdoctor.cli.baseline.MOST_AT_ONCE", 4)
     with serving_apart(Script()) as url:
         _, answer = climbed(capsys, url, "--ladder")
     assert [rung["concurrency"] for rung in answer["rungs"]] == [1, 2, 4]
