@@ -60,6 +60,14 @@ class Plan:
         """Return the plan with every step behind the reboot: what was run already only waits for that."""
         return replace(self, steps=(), later=(*self.steps, *self.later))
 
+    def finishing(self, playbook: str, ids: Collection[str], catalogue: Catalogue) -> "Plan":
+        """Return the plan with a playbook that was cut off run to its end, also against ids that are not found now."""
+        there = next((step.ids for step in self.steps if step.playbook == playbook), ())
+        step = _step(playbook, tuple(dict.fromkeys((*ids, *there))), catalogue[playbook])
+        others = [one for one in self.steps if one.playbook != playbook]
+        order = list(catalogue)
+        return replace(self, steps=tuple(sorted((*others, step), key=lambda one: order.index(one.playbook))))
+
     @property
     def shape(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         """The steps alone, without what is by hand: hosts with equal ones are reported together."""
@@ -120,14 +128,18 @@ def _steps(roots: Sequence[Result], catalogue: Catalogue) -> Iterator[Step]:
     for playbook, tasks in catalogue.items():
         ids = tuple(result.check.id for result in roots if result.check.fix == playbook)
         if ids:
-            chosen = [task for task in tasks if task.tags.intersection(ids)]
-            yield Step(
-                playbook=playbook,
-                ids=ids,
-                changes=tuple(dict.fromkeys(task.name for task in chosen if task.changes)),
-                interrupts=any(INTERRUPTS in task.tags for task in chosen),
-                next_boot=tuple(id_ for id_ in ids if _reboots(id_, chosen)),
-            )
+            yield _step(playbook, ids, tasks)
+
+
+def _step(playbook: str, ids: tuple[str, ...], tasks: Sequence[Task]) -> Step:
+    chosen = [task for task in tasks if task.tags.intersection(ids)]
+    return Step(
+        playbook=playbook,
+        ids=ids,
+        changes=tuple(dict.fromkeys(task.name for task in chosen if task.changes)),
+        interrupts=any(INTERRUPTS in task.tags for task in chosen),
+        next_boot=tuple(id_ for id_ in ids if _reboots(id_, chosen)),
+    )
 
 
 def _reboots(id_: str, tasks: Sequence[Task]) -> bool:

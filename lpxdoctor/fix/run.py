@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
 
+from lpxdoctor.errors import UsageError
 from lpxdoctor.evidence import from_json, to_json
 from lpxdoctor.fix import play, state, unit
 from lpxdoctor.fix.look import Seen
@@ -94,6 +95,11 @@ def _begin(job: Job, patient: Patient) -> None:
     """Record what is to be done before any of it is; the new plan takes the place of a former run's record."""
     assert patient.before
     assert patient.plan
+    try:
+        patient.plan = _finishing(job, state.load(patient.name), patient.plan)
+    except UsageError as error:
+        patient.refused = str(error)
+        return
     if not patient.plan.ids:
         state.remove(patient.name)
         return
@@ -113,6 +119,14 @@ def _begin(job: Job, patient: Patient) -> None:
     state.save(patient.record)
 
 
+def _finishing(job: Job, former: Record | None, now: Plan) -> Plan:
+    """Return the plan with what was cut off in it: its finding may be gone before the last task that it needs."""
+    tasks = job.catalogue.get(former.running, ()) if former else ()
+    ids = [id_ for id_ in former.targets if any(id_ in task.tags for task in tasks)] if former else []
+    named = not job.wishes.ids or bool(set(ids) & set(job.wishes.ids))
+    return now.finishing(former.running, ids, job.catalogue) if former and ids and named else now
+
+
 def _recall(job: Job, patient: Patient) -> None:
     """Take up a record: how the host was before, and a plan of what is left to do now."""
     record, now = state.load(patient.name), patient.before
@@ -126,6 +140,7 @@ def _recall(job: Job, patient: Patient) -> None:
     left = [id_ for id_ in patient.unsettled if id_ not in tried]
     work = gpu_work(now.evidence)
     patient.plan = plan(now.judgement, job.catalogue, left, work) if left else Plan(patient.name, (), (), (), (), work)
+    patient.plan = _finishing(job, record, patient.plan)
     if record.stage == "reboot" and not patient.rebooted:
         patient.plan = plan(now.judgement, job.catalogue, patient.unsettled, work).put_off()
     patient.refused = _refusal(patient, job.wishes) if patient.plan.steps else ""

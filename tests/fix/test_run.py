@@ -34,7 +34,14 @@ TASKS = """
   tags: [boot.c, reboot]
 - name: Break
   ansible.builtin.fail: {msg: "E: Could not get lock /var/lib/dpkg/lock-frontend"}
+  when: "'{root}/faults/boot.d' is ansible.builtin.exists"
   tags: [boot.d]
+- name: Remove what is to be seen of f
+  ansible.builtin.file: {path: "{root}/faults/boot.f", state: absent}
+  tags: [boot.f]
+- name: Finish f
+  ansible.builtin.copy: {content: f, dest: "{root}/finished", mode: "0600"}
+  tags: [boot.f]
 - name: Say what is told about GPU work
   ansible.builtin.copy: {content: "{{ gpu_work }}", dest: "{root}/told", mode: "0600"}
   tags: [always]
@@ -67,7 +74,7 @@ def making(id_: str, after: tuple[str, ...] = ()) -> Check[Any]:
     return made
 
 
-CHECKS = catalog.ordered((*(making(f"boot.{letter}") for letter in "abcd"), making("boot.e", after=("boot.a",))))
+CHECKS = catalog.ordered((*(making(f"boot.{letter}") for letter in "abcdf"), making("boot.e", after=("boot.a",))))
 Planting = Callable[..., Job]
 
 
@@ -182,6 +189,32 @@ def test_ctrl_c_leaves_a_record_that_resume_finishes(plant: Planting) -> None:
     result = resumed(plant())
     assert result.removed == ("boot.a",)
     assert state.hosts() == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [resumed, carried_out])
+def test_a_playbook_that_was_cut_off_is_run_to_its_end_though_its_finding_is_gone(
+    plant: Planting, tmp_path: Path, again: Callable[[Job], HostResult]
+) -> None:
+    def interrupt(event: TaskEvent) -> None:
+        if event.state is State.STARTED and event.task.endswith("Finish f"):
+            raise Canceled
+
+    with pytest.raises(Canceled):
+        carried_out(plant("boot.f", on_event=interrupt))
+    (tmp_path / "finished").unlink(missing_ok=True)  # it was about to be written
+    assert not (tmp_path / "faults/boot.f").exists()
+    assert again(plant()).removed == ("boot.f",)
+    assert (tmp_path / "finished").exists()
+    assert state.hosts() == ()
+
+
+def test_a_record_that_cannot_be_read_stops_its_host_alone(plant: Planting) -> None:
+    job = plant("boot.a")
+    record = state.record_file("localhost")
+    record.parent.mkdir(parents=True)
+    record.write_text("{")
+    assert "cannot be read" in carried_out(job).refused
 
 
 @pytest.mark.slow

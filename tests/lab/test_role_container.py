@@ -80,7 +80,7 @@ def test_the_toolkit_comes_from_a_mirror_and_its_runtime_into_settings_that_keep
 ) -> None:
     write(debian12, "/etc/docker/daemon.json", ODD)
     # With another key apt would refuse everything: Conflicting values set for option Signed-By.
-    other = f"Types: deb\nURIs: file://{mirror}/stable/deb/amd64\nSuites: /\nSigned-By: /usr/share/keyrings/of-somebody.gpg\n"
+    other = f"Types: deb\nURIs: file://{mirror}/stable/deb/amd64\nSuites: /\nSigned-By: /usr/share/keyrings/other.gpg\n"
     write(debian12, "/etc/apt/sources.list.d/by-hand.sources", other)
     done = play("container", debian12, mirror_apt_toolkit=f"file://{mirror}", container_toolkit_version=VERSION)
     assert done.failure == ""
