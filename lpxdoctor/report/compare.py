@@ -10,6 +10,7 @@ from lpxdoctor.decode.advice import advice, warnings
 from lpxdoctor.decode.compare import Compared, Comparison, Verdict
 from lpxdoctor.decode.profile import Profile
 from lpxdoctor.decode.resample import Change
+from lpxdoctor.report.printed import show
 from lpxdoctor.report.signs import shown
 
 _NAMES = {"tokens_per_s": "tokens/s", "tpot": "TPOT", "ttft": "TTFT"}
@@ -21,14 +22,14 @@ def render(comparison: Comparison, console: Console) -> None:
     for line in _before(comparison):
         _print(line, console)
     if comparison.overall:
-        console.print(_table(comparison, console), highlight=False)
+        show(console, _table(comparison, console))
     for line in _after(comparison):
         _print(line, console)
 
 
 def _print(line: Text, console: Console) -> None:
     line.plain = shown(line.plain, console, _PLAIN)
-    console.print(line, highlight=False)
+    show(console, line)
 
 
 def _before(comparison: Comparison) -> Iterator[Text]:

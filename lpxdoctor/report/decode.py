@@ -10,6 +10,7 @@ from rich.text import Text
 from lpxdoctor.decode.profile import Distribution, Profile, Rung
 from lpxdoctor.report.conclusions import conclusions, remarks
 from lpxdoctor.report.curves import Chart, Line, beside
+from lpxdoctor.report.printed import show
 
 _HEADS = "at\nonce|TTFT\np50|\np95|TPOT\np50|\np95|tokens\n/s|of\nceiling|\nKV|client\nerror|"
 _LEAST_FOR_CURVES = 3
@@ -37,7 +38,7 @@ def render(profile: Profile, console: Console) -> None:
     """Print the profile; the console's width decides the line breaks, its encoding the signs."""
     signs = _signs(console)
     _print(Text(headline(profile, signs.dot), "bold"), console)
-    console.print(_table(profile, signs), highlight=False)
+    show(console, _table(profile, signs))
     found = (Text(line, "bold" if head else "") for head, line in conclusions(profile))
     for line in (*_curves(profile, braille=signs.dot != _PLAIN.dot), *found, *_remarks(profile, signs)):
         _print(line, console)

@@ -11,6 +11,7 @@ from lpxdoctor.check import Severity
 from lpxdoctor.evaluate import Judgement, Result
 from lpxdoctor.recognize import Recognition
 from lpxdoctor.recognize.questions import Question
+from lpxdoctor.report.printed import show
 from lpxdoctor.report.text import in_full, signs_of
 from lpxdoctor.report.typed import Typed
 
@@ -36,8 +37,7 @@ def render(
         console: where to.
         verbose: every finding in full, not only the first and the failures.
     """
-    for block in _blocks(judgement, recognition, questions, signs_of(console), verbose=verbose):
-        console.print(block, highlight=False, soft_wrap=False)
+    show(console, *_blocks(judgement, recognition, questions, signs_of(console), verbose=verbose))
 
 
 def _blocks(

@@ -12,6 +12,7 @@ from rich.text import Text
 from lpxdoctor.evaluate import Judgement
 from lpxdoctor.fix.outcome import HostResult, status
 from lpxdoctor.fix.plan import Plan, Step
+from lpxdoctor.report.printed import show
 from lpxdoctor.report.text import signs_of, told
 from lpxdoctor.report.typed import Typed
 
@@ -28,8 +29,7 @@ def render_plan(results: Sequence[HostResult], console: Console, typed: Sequence
         typed: the words of the command, without the options that run it.
         recorded: whether the evidence is a file's, from which nothing can be run.
     """
-    for block in _plans(results, signs_of(console), typed, recorded=recorded):
-        console.print(block, highlight=False, soft_wrap=False)
+    show(console, *_plans(results, signs_of(console), typed, recorded=recorded))
 
 
 def render_run(results: Sequence[HostResult], console: Console, ids: Collection[str], typed: Sequence[str]) -> None:
@@ -37,9 +37,8 @@ def render_run(results: Sequence[HostResult], console: Console, ids: Collection[
     signs = signs_of(console)
     for number, result in enumerate(results):
         if number:
-            console.print()
-        for block in _became(result, signs, status(result, ids), typed):
-            console.print(block, highlight=False, soft_wrap=False)
+            show(console, "")
+        show(console, *_became(result, signs, status(result, ids), typed))
 
 
 def _plans(

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from lpxdoctor.report.fleet import ORDER, DriftDocument, FleetDocument, HostDocument, VerdictWord, causes
 from lpxdoctor.report.names import about, few, short, value
+from lpxdoctor.report.printed import show
 from lpxdoctor.report.text import signs_of
 
 _FOLDED_BEYOND = 6  # hosts that are fit, or that share a warning
@@ -31,8 +32,7 @@ def render(report: FleetDocument, console: Console, *, seconds: float | None = N
         verbose: a line for every host, and its whole message.
     """
     signs = signs_of(console)
-    for block in _blocks(report, signs, seconds, verbose=verbose):
-        console.print(block, highlight=False, soft_wrap=False)
+    show(console, *_blocks(report, signs, seconds, verbose=verbose))
 
 
 def _blocks(

@@ -7,6 +7,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lpxdoctor.report.printed import show
 from lpxdoctor.sizing.card import GIB, MIB
 from lpxdoctor.sizing.options import Option
 from lpxdoctor.sizing.plan import Plan
@@ -21,8 +22,7 @@ _STYLES = ("cyan", "yellow", "magenta", "blue", "green", "dim")
 def render(plan: Plan, console: Console) -> None:
     """Print the plan; the console's encoding decides the signs."""
     signs = _signs(console)
-    for block in _blocks(plan, signs):
-        console.print(block, highlight=False)
+    show(console, *_blocks(plan, signs))
     if plan.fits:  # on one line, to be copied
         console.print(Text(_command(plan), "bold"), highlight=False, soft_wrap=True)
 

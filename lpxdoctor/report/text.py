@@ -13,6 +13,7 @@ from lpxdoctor.check import Finding, Severity
 from lpxdoctor.evaluate import Judgement, Result, State, Verdict
 from lpxdoctor.report.headline import fitness, headline, outlook
 from lpxdoctor.report.names import about
+from lpxdoctor.report.printed import show
 from lpxdoctor.report.steps import commands, fix, has_playbook, steps
 from lpxdoctor.report.typed import Typed
 
@@ -34,8 +35,7 @@ def render(judgement: Judgement, console: Console, *, seconds: float | None = No
         verbose: every finding in full, and a line for every check.
     """
     signs = signs_of(console)
-    for block in _blocks(judgement, signs, seconds, verbose=verbose):
-        console.print(block, highlight=False, soft_wrap=False)
+    show(console, *_blocks(judgement, signs, seconds, verbose=verbose))
 
 
 def signs_of(console: Console) -> dict[str, str]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lpxdoctor.report.encoding import pretty
+from lpxdoctor.report.printed import show
 from lpxdoctor.report.signs import shown
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Accuracy
@@ -27,10 +28,10 @@ _PLAIN = str.maketrans({"→": ">", "±": "~", "✓": "+", "·": "|"})  # for a 
 
 def render(state: State, console: Console) -> None:
     """Print the run; the console's width decides the line breaks, its encoding the signs."""
-    console.print(_table(state, console), highlight=False)
+    show(console, _table(state, console))
     for line in _remarks(state):
         line.plain = shown(line.plain, console, _PLAIN)
-        console.print(line, highlight=False)
+        show(console, line)
 
 
 def _table(state: State, console: Console) -> Table:

@@ -69,3 +69,9 @@ def test_everything_is_shown_when_asked_for() -> None:
 def test_explanations_flow_and_commands_stay_on_lines_of_their_own() -> None:
     text = "one\ntwo\nthree:\n    sudo first\n    sudo second\nthen four\nfive"
     assert flowing(text) == "one two three:\n    sudo first\n    sudo second\nthen four five"
+
+
+@pytest.mark.parametrize("directory", HOSTS, ids=lambda path: path.name)
+def test_no_line_ends_with_spaces(directory: Path) -> None:
+    lines = printed(judged(directory), verbose=True).splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
