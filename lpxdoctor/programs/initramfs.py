@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
+from lpxdoctor.programs._kernels import natural
+
 _PLACES = (
     "boot/initrd.img-{0}",  # Debian, Ubuntu
     "boot/initramfs-{0}.img",  # RHEL, Fedora
@@ -220,18 +222,13 @@ def images(root: Path) -> list[dict[str, Any]]:
     """Return the initramfs of the newest and of the running kernel below a root directory."""
     tree = root / "lib/modules"
     names = [path.name for path in tree.iterdir() if path.is_dir()] if tree.is_dir() else []
-    newest = sorted(names, key=_natural)[-1:]
+    newest = sorted(names, key=natural)[-1:]
     found = []
     for release in dict.fromkeys([*newest, *(name for name in names if name == os.uname().release)]):
         paths = [path for place in _PLACES for path in sorted(root.glob(place.format(release)))]
         known = summary(paths[0]) if paths else {}
         found.append({"release": release, "path": str(paths[0]) if paths else "", **known})
     return found
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that puts 6.8.0-100 behind 6.8.0-9, as GRUB sorts kernels."""
-    return [(int(digits or 0), text) for digits, text in re.findall(r"(\d*)(\D*)", name)]
 
 
 if __name__ == "__main__":

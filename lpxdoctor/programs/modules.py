@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from lpxdoctor.programs._kernels import natural
+
 _GPU_MODULE = re.compile(r"(?:^|/)(?:nvidia[\w-]*|nouveau|nova[_-]core)\.ko(?:\.\w+)?$")
 _MAIN_MODULE = re.compile(r"(?:^|/)nvidia(?:-current|-tesla|-legacy)?(?:-open|-\d\w*)*\.ko(?:\.\w+)?$")
 # Ubuntu's server branch is nvidia-srv; nvidia-fs and the like are other modules with versions of their own.
@@ -37,13 +39,8 @@ def kernels(tree: Path) -> list[dict[str, Any]]:
             "modules": _gpu_modules(path / "modules.dep"),
             "builtin": _gpu_modules(path / "modules.builtin") or [],
         }
-        for path in sorted(found, key=lambda path: _natural(path.name), reverse=True)
+        for path in sorted(found, key=lambda path: natural(path.name), reverse=True)
     ]
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that puts 6.8.0-100 behind 6.8.0-9, as GRUB sorts kernels."""
-    return [(int(digits or 0), text) for digits, text in re.findall(r"(\d*)(\D*)", name)]
 
 
 def _gpu_modules(path: Path) -> list[str] | None:

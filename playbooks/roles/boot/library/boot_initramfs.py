@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import commands
+from ansible.module_utils import commands, host_kernels
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -70,13 +70,6 @@ def tool(root: Path) -> Tool:
 def first_bytes(program: str | None) -> str:
     """Return the head of a program: Debian's dracut brings a script of the name update-initramfs."""
     return Path(program).read_bytes()[:2048].decode("utf-8", "replace") if program else ""
-
-
-def kernels(root: Path) -> list[str]:
-    """Return the releases that have both a kernel and modules."""
-    bootable = {path.name.partition("-")[2] for path in (root / "boot").glob("vmlinuz-*")}
-    having = {path.parent.name for path in (root / "lib/modules").glob("*/modules.dep")}
-    return sorted(bootable & having)
 
 
 def changed_at(path: Path) -> float:
@@ -171,7 +164,7 @@ def run(*argv: str, directory: Path | None = None) -> str:
 
 def bring_up_to_date(root: Path, given: dict[str, Any], *, check: bool) -> dict[str, str]:
     """Make what has to be made; return {release: why}."""
-    releases = kernels(root)
+    releases = host_kernels.installed(root)
     if not releases:
         return {}
     made_by, remade = tool(root), {}
@@ -207,7 +200,7 @@ def main() -> None:
         remade = bring_up_to_date(root, module.params, check=module.check_mode)
     except (Failed, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(remade), remade=remade, kernels=kernels(root))
+    module.exit_json(changed=bool(remade), remade=remade, kernels=host_kernels.installed(root))
 
 
 if __name__ == "__main__":

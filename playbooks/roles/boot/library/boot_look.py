@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils import host_kernels
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -23,18 +23,6 @@ GPU_CLASSES = ("300", "302")  # VGA and 3D controllers, as the kernel writes PCI
 GIVEN_AWAY = ("vfio-pci", "pci-stub", "xen-pciback")
 
 
-def kernels(root: Path) -> list[str]:
-    """Return the releases that have both a kernel and modules, the oldest first."""
-    bootable = {path.name.partition("-")[2] for path in (root / "boot").glob("vmlinuz-*")}
-    having = (path.name for path in (root / "lib/modules").glob("*") if (path / "modules.dep").exists())
-    return sorted((name for name in having if name in bootable), key=natural)
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that puts 6.8.0-9 before 6.8.0-100."""
-    return [(int(digits or 0), text) for digits, text in re.findall(r"(\d*)(\D*)", name)]
-
-
 def owners(root: Path) -> dict[str, str]:
     """Return the driver of each NVIDIA GPU, "" where none has it: {address: driver}."""
     found = {}
@@ -48,7 +36,7 @@ def owners(root: Path) -> dict[str, str]:
 def look(root: Path) -> dict[str, Any]:
     """Return everything."""
     running = (root / "proc/sys/kernel/osrelease").read_text().strip()
-    installed, owned = kernels(root), owners(root)
+    installed, owned = host_kernels.installed(root), owners(root)
     return {
         "running": running,
         "kernels": installed,

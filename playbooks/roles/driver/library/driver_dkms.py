@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import commands
+from ansible.module_utils import commands, host_kernels
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -37,22 +37,19 @@ class Failed(Exception):  # noqa: N818 - it is an answer
 def sources(root: Path) -> list[tuple[str, str]]:
     """Return (name, version) of what DKMS can build, the newest version of each name."""
     found: dict[str, str] = {}
-    for path in sorted((root / "var/lib/dkms").glob("*/*/source"), key=lambda path: natural(path.parent.name)):
+    for path in sorted(
+        (root / "var/lib/dkms").glob("*/*/source"), key=lambda path: host_kernels.natural(path.parent.name)
+    ):
         if SOURCE.fullmatch(path.parent.parent.name) and path.exists():
             found[path.parent.parent.name] = path.parent.name
     return sorted(found.items())
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that puts 6.8.0-9 before 6.8.0-100."""
-    return [(int(digits or 0), text) for digits, text in re.findall(r"(\d*)(\D*)", name)]
 
 
 def kernels(root: Path) -> list[str]:
     """Return the installed kernels that a module can be built for, the oldest first."""
     bootable = {path.name.partition("-")[2] for path in (root / "boot").glob("vmlinuz-*")}
     having = {path.parent.parent.name for path in (root / "lib/modules").glob("*/build/Makefile")}
-    return sorted(bootable & having, key=natural)
+    return sorted(bootable & having, key=host_kernels.natural)
 
 
 def built(root: Path, name: str, version: str, release: str) -> bool:

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import driver_packages
+from ansible.module_utils import driver_packages, host_kernels
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -36,22 +36,16 @@ def distribution(root: Path) -> dict[str, str]:
     return {ours: fields.get(theirs, "") for ours, theirs in names.items()}
 
 
-def natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that puts 6.8.0-9 before 6.8.0-100."""
-    return [(int(digits or 0), text) for digits, text in re.findall(r"(\d*)(\D*)", name)]
-
-
 def kernels(root: Path) -> list[dict[str, Any]]:
     """Return the installed kernels, the oldest first: whether headers and an NVIDIA module are there for each."""
-    bootable = {path.name.partition("-")[2] for path in (root / "boot").glob("vmlinuz-*")}
-    indexes = [path for path in (root / "lib/modules").glob("*/modules.dep") if path.parent.name in bootable]
+    trees = {release: root / "lib/modules" / release for release in host_kernels.installed(root)}
     return [
         {
-            "release": index.parent.name,
-            "headers": (index.parent / "build/Makefile").exists(),
-            "module": bool(MODULE.search(index.read_text(errors="replace"))),
+            "release": release,
+            "headers": (tree / "build/Makefile").exists(),
+            "module": bool(MODULE.search((tree / "modules.dep").read_text(errors="replace"))),
         }
-        for index in sorted(indexes, key=lambda path: natural(path.parent.name))
+        for release, tree in trees.items()
     ]
 
 
