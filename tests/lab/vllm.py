@@ -3,7 +3,7 @@
 import os
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +62,8 @@ def let_the_server_speak(container_id: str) -> None:
         pid, _, name = line.strip().partition(" ")
         if name.strip().startswith("VLLM::"):
             for thread in Path(f"/proc/{pid}/task").iterdir():
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
+                with suppress(ProcessLookupError):  # some only help at the start
+                    os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
 
 
 def _is_ready(server: Server) -> bool:
