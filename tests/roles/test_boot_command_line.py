@@ -1,6 +1,7 @@
 """GRUB's settings, which are a shell's, as people and clouds write them: what a shell makes of them after an edit."""
 
 import os
+import resource
 import shlex
 import subprocess
 import tempfile
@@ -96,6 +97,28 @@ def test_a_file_keeps_all_other_bytes_its_owner_its_mode_and_its_place(tmp_path:
     now = place.stat()
     assert (now.st_mode, now.st_uid, now.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
     assert [path.name for path in place.parent.iterdir()] == ["grub"]
+
+
+class Module:
+    """What of Ansible's is asked for."""
+
+    def backup_local(self, path: str) -> str:
+        return path
+
+
+def test_where_there_is_no_room_the_file_is_as_it_was(tmp_path: Path) -> None:
+    module, raw = loaded("boot", "boot_command_line"), 'GRUB_CMDLINE_LINUX="iommu=off quiet"\n'
+    file = write(tmp_path, {FILE: raw}) / FILE
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    wanted = module.wanted_files(tmp_path, WISHES)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))  # bytes
+    try:
+        with pytest.raises(module.Refused, match="the settings are as they were"):
+            module.apply(Module(), tmp_path, wanted, WISHES, menu=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.read_text() == raw
+    assert list(file.parent.iterdir()) == [file]
 
 
 WORD = st.sampled_from(["quiet", "nosmt", "console=ttyS0,115200n8", "modprobe.blacklist=nouveau", *GONE])

@@ -139,11 +139,15 @@ def write(path: Path, text: str) -> None:
     """Replace a file, or what a link leads to, in one step; owner, mode and SELinux's label stay."""
     target = path.resolve()
     new, before = target.with_name(target.name + ".lpxdoctor-new"), target.stat()
-    new.write_bytes(text.encode("utf-8", "surrogateescape"))
-    os.chown(new, before.st_uid, before.st_gid)
-    shutil.copystat(target, new)
-    os.utime(new)  # it is of now
-    new.replace(target)
+    try:
+        new.write_bytes(text.encode("utf-8", "surrogateescape"))
+        os.chown(new, before.st_uid, before.st_gid)
+        shutil.copystat(target, new)
+        os.utime(new)  # it is of now
+        new.replace(target)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
 
 
 def values(text: str) -> list[str]:
@@ -194,7 +198,8 @@ def apply(module: Any, root: Path, wanted: dict[Path, str], given: Given, *, men
             make_menu(root, given)
     except (Refused, OSError) as error:
         for path, text in before.items():
-            write(path, text)
+            if read(path) != text:
+                write(path, text)
         raise Refused(f"The boot menu could not be made anew, and the settings are as they were.\n{error}") from error
     return backups
 
