@@ -15,6 +15,7 @@ from lpxdoctor.report.printed import show
 _HEADS = "at\nonce|TTFT\np50|\np95|TPOT\np50|\np95|tokens\n/s|of\nceiling|\nKV|client\nerror|"
 _LEAST_FOR_CURVES = 3
 _LEAST_WIDTH = 20
+_ROOMY = 72  # columns: fewer would cut the table's numbers
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def render(profile: Profile, console: Console) -> None:
     """Print the profile; the console's width decides the line breaks, its encoding the signs."""
     signs = _signs(console)
     _print(Text(headline(profile, signs.dot), "bold"), console)
-    show(console, _table(profile, signs))
+    show(console, _table(profile, signs, gap=2 if console.width >= _ROOMY else 1))
     found = (Text(line, "bold" if head else "") for head, line in conclusions(profile))
     for line in (*_curves(profile, braille=signs.dot != _PLAIN.dot), *found, *_remarks(profile, signs)):
         _print(line, console)
@@ -83,8 +84,8 @@ def _gpus(profile: Profile) -> str:
     return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
 
 
-def _table(profile: Profile, signs: _Signs) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
+def _table(profile: Profile, signs: _Signs, gap: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", collapse_padding=True)
     for name in _HEADS.split("|"):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
     knee = profile.knee.concurrency if profile.knee else None

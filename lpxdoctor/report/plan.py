@@ -22,7 +22,7 @@ _STYLES = ("cyan", "yellow", "magenta", "blue", "green", "dim")
 def render(plan: Plan, console: Console) -> None:
     """Print the plan; the console's encoding decides the signs."""
     signs = _signs(console)
-    show(console, *_blocks(plan, signs))
+    show(console, *_blocks(plan, signs, min(console.width - 1, _BAR_WIDTH)))
     if plan.fits:  # on one line, to be copied
         console.print(Text(_command(plan), "bold"), highlight=False, soft_wrap=True)
 
@@ -35,7 +35,7 @@ def _signs(console: Console) -> dict[str, str]:
     return _SIGNS
 
 
-def _blocks(plan: Plan, signs: dict[str, str]) -> Iterator[RenderableType]:
+def _blocks(plan: Plan, signs: dict[str, str], width: int) -> Iterator[RenderableType]:
     """Yield the text from top to bottom."""
     yield Text(_headline(plan), "bold")
     yield Text(_held(plan), "dim")
@@ -49,7 +49,7 @@ def _blocks(plan: Plan, signs: dict[str, str]) -> Iterator[RenderableType]:
     yield _table(plan)
     yield ""
     if plan.chosen.budget.room > 0:
-        yield from _bar(plan, signs)
+        yield from _bar(plan, signs, width)
         yield ""
     yield from (Text(line, "dim") for line in _advice(plan, signs))
     if plan.fits:
@@ -111,7 +111,7 @@ def _longest_label(plan: Plan) -> str:
     return f"longest context, {wanted:,} at once" if wanted else "longest context, one request"
 
 
-def _bar(plan: Plan, signs: dict[str, str]) -> Iterator[RenderableType]:
+def _bar(plan: Plan, signs: dict[str, str], width: int) -> Iterator[RenderableType]:
     """Yield the GPU's memory as a bar, and what its pieces are."""
     memory, about = plan.chosen.budget, signs["about"]
     pieces = (
@@ -124,9 +124,9 @@ def _bar(plan: Plan, signs: dict[str, str]) -> Iterator[RenderableType]:
     )
     bar, legend, end = Text(), Text("GiB"), 0
     for (label, size), block, style in zip(pieces, signs["blocks"], _STYLES, strict=True):
-        start = round(end / memory.total * _BAR_WIDTH)
+        start = round(end / memory.total * width)
         end += size
-        bar.append(block * (round(end / memory.total * _BAR_WIDTH) - start), style)
+        bar.append(block * (round(end / memory.total * width) - start), style)
         legend.append("\n   " if label == _SECOND_LINE else "")  # two lines of whole pieces on 80 columns
         legend.append(f" {block} ", style).append(f"{label}{size / GIB:.1f}")
     yield bar.append("|")

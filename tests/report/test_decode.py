@@ -66,6 +66,15 @@ def laddered(**changes: Any) -> Profile:
     return concluded(made, policy.load().ladder, {"tpot": 10.0, "ttft": 500.0})
 
 
+def test_a_narrow_terminal_cuts_no_number() -> None:
+    console = Console(file=io.StringIO(), width=60, color_system=None)
+    render(laddered(), console)
+    wide = shown(laddered())
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for rung in laddered().rungs:
+        assert row(text, str(rung.concurrency)) == row(wide, str(rung.concurrency))
+
+
 def test_a_ladder_shows_its_knee_target_ceiling_and_curves() -> None:
     text = shown(laddered())
     flat = " ".join(text.split())
