@@ -138,7 +138,7 @@ def _answer_notes(recording: Recording, numbers: Measured, good: list[Sample], i
     if any(not sample.tokens_known for sample in good):
         yield "the server sends no token counts: one token per chunk is assumed"
     elif numbers.tokens_per_chunk and numbers.tokens_per_chunk > _ONE_TOKEN:
-        yield f"{numbers.tokens_per_chunk:.2f} tokens per chunk: itl_ms is per chunk, tpot_ms per token"
+        yield f"{numbers.tokens_per_chunk:.2f} tokens per chunk: ITL is per chunk, TPOT per token"
         untold = sum(not sample.first_tokens_known for sample in good)
         if untold:
             which = f"the first chunk of {untold} of {len(good)} answers"

@@ -146,7 +146,7 @@ def test_oddities_are_noted_and_the_rung_stays_valid() -> None:
 def test_several_tokens_a_chunk_and_missing_counts_are_noted() -> None:
     chunky = [replace(one, tokens=40, first_tokens_known=False) for one in steady()]
     said = "\n".join(judged(recording(chunky)).notes)
-    assert "4.00 tokens per chunk: itl_ms is per chunk" in said
+    assert "4.00 tokens per chunk: ITL is per chunk" in said
     assert "one is assumed" in said
     untold = [replace(one, tokens_known=False, prompt_tokens=None) for one in steady()]
     said = "\n".join(judged(recording(untold)).notes)
