@@ -17,7 +17,7 @@ from lpxdoctor.recognize import recognize
 from lpxdoctor.report.json import document
 from tests.checks.test_told import TOLD
 from tests.diagnosing import FALLEN, HEALTHY, ILL, PASTES, checks, judged
-from tests.facts.test_engine import SAID
+from tests.facts.test_engine_log import SAID
 
 # --- kinds ------------------------------------------------------------------------------------------------------------
 

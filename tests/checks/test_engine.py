@@ -15,7 +15,7 @@ from tests.facts.builders_container import healthy as container
 from tests.facts.builders_container import tried
 from tests.facts.builders_engine import OOM_KILL, ended, engines, healthy_engine, recorded, silent
 from tests.facts.builders_gpu import healthy_gpu, healthy_gpus, host_with
-from tests.facts.test_engine import SAID
+from tests.facts.test_engine_log import SAID
 
 CHECKS = [id_ for id_ in by_id() if id_.startswith("engine.")]
 AROUND = (container(), healthy_gpus(), host_with())
