@@ -31,7 +31,7 @@ _XID = (
 # matched from there on.
 _DENIED = re.compile(
     r"(?:\b(?:no|without|never|zero|nor)\s+(?:[\w-]+\s+){0,2}|(?:\b(?:did|do|does|is|was|were)\s?(?:not|n't)\s+)"
-    r"(?:[\w-]+\s+){0,2}|(?:没有|未见|不再|并无|无)\s*(?:[\w-]+\s*)?"
+    r"(?:[\w-]+\s+){0,2}|(?:没有|未见|不再|并无|并非|不是|无)\s*(?:[\w-]+\s*)?"
     r"|\b(?:if|when(?:ever)?|should|in case) you (?:see|get|encounter|run into|hit)\s+(?:[\w-]+\s+){0,4}"
     r"|(?:如果|若|当)(?:你|您)?(?:看到|遇到|出现|碰到)[^\n]{0,12})[\"'(`\u201c\u300c]?$",
     re.IGNORECASE,
