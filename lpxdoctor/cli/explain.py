@@ -14,6 +14,7 @@ from lpxdoctor.report.encoding import pretty
 from lpxdoctor.report.text import flowing
 
 _WIDEST = 100
+_SHOWN = 8  # --format json has all
 
 
 @click.command("explain", epilog=_options.examples("lpxdoctor explain driver.library-mismatch"))
@@ -58,7 +59,8 @@ def _print(told: ExplainedDocument) -> None:
     if told.after:
         print(_wrapped(f"Not judged while one of these fails: {', '.join(told.after)}"))
     if told.before:
-        print(_wrapped(f"Not judged while this one fails: {', '.join(told.before)}"))
+        more = f" and {len(told.before) - _SHOWN} more" if len(told.before) > _SHOWN else ""
+        print(_wrapped(f"Not judged while this one fails: {', '.join(told.before[:_SHOWN])}{more}"))
 
 
 def _wrapped(text: str, indent: str = "") -> str:
