@@ -110,4 +110,7 @@ def _told(profile: Profile) -> str:
 
 
 def _no_state(error: OSError) -> SetupError:
-    return SetupError(f"The profile cannot be kept in {directory()}: {error.strerror}.\nName a file with -o FILE, or set XDG_STATE_HOME.")
+    return SetupError(
+        f"The profile cannot be kept in {directory()}: {error.strerror}.\n"
+        "Name a file with -o FILE, or set XDG_STATE_HOME."
+    )
