@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ansible.module_utils import text_file
+
 LINE = re.compile(
     r"^(?P<type>deb(?:-src)?)[ \t]+(?:\[(?P<options>[^\]\n]*)\][ \t]+)?(?P<uris>\S+)[ \t]+(?P<suites>\S+)[ \t]+"
     r"(?P<components>[^#\n]*?)[ \t]*(?:#.*)?$",
@@ -46,7 +48,7 @@ def files(root: Path) -> dict[Path, str]:
     """Return the texts of the files that apt reads."""
     places = (root / "etc/apt/sources.list", *sorted((root / "etc/apt/sources.list.d").glob("*")))
     found = [path for path in places if path.suffix in (".list", ".sources") and path.is_file()]
-    return {path: path.read_text() for path in found}
+    return {path: text_file.read(path) for path in found}
 
 
 def of_archive(texts: Mapping[Path, str], codename: str) -> dict[Path, list[Entry]]:

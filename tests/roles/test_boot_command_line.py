@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.roles.loading import loaded, write
+from tests.roles.loading import loaded, shared, write
 
 FILE = "etc/default/grub"
 NOTHING: dict[str, list[str]] = {"allow": [], "unreserve": [], "remove": [], "add": []}
@@ -25,7 +25,7 @@ def edited(root: Path, wishes: dict[str, list[str]]) -> set[Path]:
     module = loaded("boot", "boot_command_line")
     wanted = module.wanted_files(root, wishes)
     for path, text in wanted.items():
-        module.write(path, text)
+        shared("text_file").write(path, text)
     return set(wanted)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from ansible.module_utils import commands
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.text_file import printable, read, write
 
 DOCUMENTATION = r"""
 module: boot_command_line
@@ -130,26 +130,6 @@ def wanted_files(root: Path, given: Given) -> dict[Path, str]:
     return wanted
 
 
-def read(path: Path) -> str:
-    """Return a file's text, of any encoding and with any line ends, so that it can be written as it was."""
-    return path.read_bytes().decode("utf-8", "surrogateescape")
-
-
-def write(path: Path, text: str) -> None:
-    """Replace a file, or what a link leads to, in one step; owner, mode and SELinux's label stay."""
-    target = path.resolve()
-    new, before = target.with_name(target.name + ".lpxdoctor-new"), target.stat()
-    try:
-        new.write_bytes(text.encode("utf-8", "surrogateescape"))
-        os.chown(new, before.st_uid, before.st_gid)
-        shutil.copystat(target, new)
-        os.utime(new)  # it is of now
-        new.replace(target)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
-
-
 def values(text: str) -> list[str]:
     """Return the command lines in a file of GRUB's settings."""
     return [match[match.lastindex or 0] for match in SETTING.finditer(text)]
@@ -206,9 +186,8 @@ def apply(module: Any, root: Path, wanted: dict[Path, str], given: Given, *, men
 
 def shown(path: Path, text: str) -> dict[str, str]:
     """Return a difference for --diff."""
-    said = {"before": read(path), "after": text}  # less what is no UTF-8
-    shown = {key: value.encode("utf-8", "replace").decode() for key, value in said.items()}
-    return {**shown, "before_header": str(path), "after_header": str(path)}
+    said = {"before": printable(read(path)), "after": printable(text)}
+    return {**said, "before_header": str(path), "after_header": str(path)}
 
 
 def main() -> None:

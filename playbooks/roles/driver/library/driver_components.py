@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansible.module_utils import apt_sources
+from ansible.module_utils import apt_sources, text_file
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -50,16 +50,19 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
-    edits, seen = wanted(Path(given["root"]), given["components"], given["codename"])
+    try:
+        edits, seen = wanted(Path(given["root"]), given["components"], given["codename"])
+        backups = []
+        for path, text in edits.items() if not module.check_mode else ():
+            backups.append(module.backup_local(str(path)))
+            text_file.write(path, text)
+    except OSError as error:
+        module.fail_json(msg=f"apt's sources cannot be changed: {error}. Each is as it was, or whole.")
     if not seen:
         module.fail_json(
             msg=f"apt has no source of {given['codename']} with the component main.\n"
             "Name the distribution's archive in /etc/apt/sources.list.d, or use offline_repository."
         )
-    backups = []
-    for path, text in edits.items() if not module.check_mode else ():
-        backups.append(module.backup_local(str(path)))
-        path.write_text(text)
     module.exit_json(changed=bool(edits), files=sorted(map(str, edits)), backups=backups)
 
 

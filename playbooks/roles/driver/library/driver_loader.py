@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ansible.module_utils import commands
+from ansible.module_utils import commands, text_file
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -46,7 +46,7 @@ def wanted(root: Path) -> dict[Path, str]:
     found: dict[Path, str] = {}
     for patterns, change in ((LOADER, loader_text), (ENVIRONMENT, environment_text)):
         for path in (path for pattern in patterns for path in sorted(root.glob(pattern))):
-            text = path.read_text(errors="surrogateescape")
+            text = text_file.read(path)
             after = change(text)
             if after != text:
                 found[path] = after
@@ -67,7 +67,7 @@ def main() -> None:
         backups = []
         for path, text in edits.items() if not module.check_mode else ():
             backups.append(module.backup_local(str(path)))
-            path.write_text(text, errors="surrogateescape")
+            text_file.write(path, text)
         if backups and module.params["ldconfig"]:
             commands.run("ldconfig")
     except OSError as error:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import apt_sources
+from ansible.module_utils import apt_sources, text_file
 from ansible.module_utils.apt_sources import Span
 from ansible.module_utils.basic import AnsibleModule
 
@@ -82,7 +81,7 @@ def pointed(text: str, entry: apt_sources.Entry, mirror: str) -> list[Span]:
 
 def dnf(root: Path, mirror: str) -> Texts:
     """Return dnf's files with the mirror in them, or with what they had before."""
-    texts = {path: path.read_text() for path in sorted((root / "etc/yum.repos.d").glob("*.repo"))}
+    texts = {path: text_file.read(path) for path in sorted((root / "etc/yum.repos.d").glob("*.repo"))}
     known = {path: [one for one in sections(text) if one[0] in DIRECTORIES] for path, text in texts.items()}
     if mirror and not any(known.values()):
         raise Refused(
@@ -132,19 +131,12 @@ def wanted(root: Path, given: Mapping[str, Any]) -> Texts:
         after, before = apt(root, given["apt"], given["security"]), apt_sources.files(root)
         return {path: text for path, text in after.items() if text != before[path]}
     after = dnf(root, given["rpm"].rstrip("/")) if given["rpm"] is not None else {}
-    return {path: text for path, text in after.items() if text != path.read_text()}
+    return {path: text for path, text in after.items() if text != text_file.read(path)}
 
 
 def is_apt(root: Path) -> bool:
     """Tell whether this is a host of apt's."""
     return (root / "usr/bin/apt-get").exists()
-
-
-def write(module: Any, path: Path, text: str) -> None:
-    """Replace a file in one step, with the rights that it has."""
-    with tempfile.NamedTemporaryFile("w", dir=module.tmpdir, delete=False) as new:
-        new.write(text)
-    module.atomic_move(new.name, str(path))
 
 
 def main() -> None:
@@ -161,9 +153,13 @@ def main() -> None:
     root, given = Path(module.params["root"]), {name: module.params[name] for name in ("apt", "security", "rpm")}
     try:
         edits = wanted(root, given)
-        diff = [{"before": path.read_text(), "after": text, "before_header": str(path)} for path, text in edits.items()]
+        said = text_file.printable
+        diff = [
+            {"before": said(text_file.read(path)), "after": said(text), "before_header": str(path)}
+            for path, text in edits.items()
+        ]
         for path, text in edits.items() if not module.check_mode else ():
-            write(module, path, text)
+            text_file.write(path, text)
     except Refused as refused:
         module.fail_json(msg=f"{refused}\nNothing was changed.")
     except OSError as error:
