@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator
 
+from packaging.version import Version
+
 from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts import daemon_json, toolkit
 from lpxdoctor.facts.container import Container
+
+_TAKES_MARKS = Version("23.0")  # the first Docker that skips a byte order mark in daemon.json
 
 # --- does it answer ---------------------------------------------------------------------------------------------------
 
@@ -50,6 +54,20 @@ def daemon_json_invalid(container: Container) -> Iterator[Finding]:
     if file and error and "specified both as a flag" not in error:
         seen = (Seen(file.path, error, "read by lpxdoctor" if file.error else "dockerd --validate"),)
         yield Finding(f"{file.path}: {error}", file.path, seen)
+    elif file and file.marked and _takes_no_mark(container):
+        yield Finding(
+            f"{file.path}: it begins with a byte order mark, with which Docker starts from {_TAKES_MARKS} on",
+            file.path,
+            (Seen("Docker", container.version or container.silent),),
+            (f"sudo sed -i '1s/^\\xef\\xbb\\xbf//' {file.path}",),
+        )
+
+
+def _takes_no_mark(container: Container) -> bool:
+    """Tell whether this Docker ends over a byte order mark; one that does not answer is too old to check its file."""
+    if container.daemon is None:
+        return bool(container.silent) and container.validation is None
+    return container.release is not None and container.release < _TAKES_MARKS
 
 
 @check("container.option-set-twice", Severity.FAIL, layer="deployment", fix="container")

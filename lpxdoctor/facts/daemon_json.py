@@ -33,6 +33,7 @@ class Settings:
     values: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""  # "" where it is valid JSON
     duplicates: tuple[str, ...] = ()
+    marked: bool = False  # it begins with a byte order mark, which Docker takes from 23.0 on
 
     @property
     def runtimes(self) -> Mapping[str, str]:
@@ -62,7 +63,7 @@ class Settings:
 
 
 def settings(path: str, text: str) -> Settings:
-    """Return what a daemon.json holds. Docker takes an empty file, and one with a byte order mark, as well."""
+    """Return what a daemon.json holds. Docker takes an empty file as well."""
     twice: list[str] = []
 
     def noting(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -70,9 +71,10 @@ def settings(path: str, text: str) -> Settings:
         twice.extend(name for name in dict.fromkeys(names) if names.count(name) > 1)
         return dict(pairs)
 
+    marked = text.startswith("\ufeff")
     text = text.removeprefix("\ufeff")
     if not text.strip():
-        return Settings(path=path)
+        return Settings(path=path, marked=marked)
     try:
         values = json.loads(text, object_pairs_hook=noting)
     except json.JSONDecodeError as error:
@@ -81,7 +83,7 @@ def settings(path: str, text: str) -> Settings:
         return Settings(path=path, error="nested too deeply")
     if not isinstance(values, dict):
         return Settings(path=path, error="it is no JSON object")
-    return Settings(path=path, values=values, duplicates=tuple(twice))
+    return Settings(path=path, values=values, duplicates=tuple(twice), marked=marked)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,6 +87,15 @@ def test_what_dockerd_says_against_its_file_is_found_and_a_double_option_is_not_
     assert judged("container.daemon-json-invalid", healthy(settings=file, validation=twice)) == []
 
 
+def test_a_byte_order_mark_ends_an_older_docker_alone() -> None:
+    file = settings("f", '\ufeff{"debug": true}')
+    older = healthy(daemon=live(version="20.10.24+dfsg1"), settings=file)
+    assert "byte order mark" in judged("container.daemon-json-invalid", older)[0]
+    assert judged("container.daemon-json-invalid", healthy(settings=file)) == []
+    down = healthy(daemon=None, silent="Connection refused", settings=file, validation=None)
+    assert "byte order mark" in judged("container.daemon-json-invalid", down)[0]
+
+
 def test_an_option_set_twice() -> None:
     started = docker_unit({"/lib/systemd/system/docker.service": "[Service]\nExecStart=/usr/bin/dockerd -H fd://"}, {})
     both = healthy(settings=settings("f", '{"hosts": ["fd://"]}'), unit=started)

@@ -170,7 +170,8 @@ def test_daemon_json_with_a_key_twice_and_a_broken_one() -> None:
     broken = settings("f", '{\n  "debug": true,\n}')
     assert broken.error.startswith("line 3, column 1")
     assert settings("f", "").error == ""
-    assert settings("f", '\ufeff{"features": {"cdi": true}}').cdi is True
+    marked = settings("f", '\ufeff{"features": {"cdi": true}}')
+    assert (marked.cdi, marked.marked, twice.marked) == (True, True, False)
     assert settings("f", '["no", "object"]').error == "it is no JSON object"
     assert settings("f", '{"exec-opts": ["native.cgroupdriver=cgroupfs"]}').cgroup_driver == "cgroupfs"
 
