@@ -21,7 +21,7 @@ MARK = f"lpxdoctor-lab-tune={os.getpid()}"
 LABELS = ("--label", MARK, "--label", f"{LABEL}={os.getpid()}")
 LIMIT_S = 900  # two engines start in it, on a machine that may be busy
 BAD, GOOD = "--no-such-argument", "--max-num-seqs 4"
-SHORT = ("--concurrency", "1,2", "--requests", "6", "--input-len", "32", "--output-len", "12", "--budget", "30")
+SHORT = ("--concurrency", "1,2", "--requests", "6", "--input-len", "32", "--output-len", "12", "--budget", "240")
 
 
 def recipe(image: str, model_dir: Path) -> str:
