@@ -126,7 +126,7 @@ def test_a_rung_lasts_long_enough_for_the_engines_gauges_to_be_told() -> None:
 
 
 def plan(**changes: Any) -> measure.Plan:
-    values = {"requests": None, **changes}
+    values: dict[str, Any] = {"requests": None, **changes}
     return measure.Plan(concurrencies=(8, 16), input_len=24, output_len=6, timeout_s=10, command=(), **values)
 
 
