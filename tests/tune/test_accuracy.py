@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -89,22 +90,26 @@ def serving(status: int = 200, *, echoes: bool = True, fault: str = "") -> Gener
     that are no numbers, "tokens" for other tokens, "status" for HTTP 500.
     """
     seen: list[dict[str, Any]] = []
-    running: list[int] = []
+    running: dict[int, bool] = {}  # by thread: whether another one ran beside it
+    changing = threading.Lock()
 
     class Completions(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             wish = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append(wish)
             prompt: Sequence[str] = wish["prompt"].split() if wish.get("echo") and echoes else []
-            running.append(1)
-            time.sleep(0.02)
-            faulty = fault if len(running) > 1 else ""
+            with changing:
+                running.update(dict.fromkeys(running, True))
+                running[threading.get_ident()] = bool(running)
+            time.sleep(0.2 if fault else 0.02)
+            faulty = fault if running[threading.get_ident()] else ""
             tokens = [*prompt, *["no" if faulty == "tokens" else "ok"] * wish["max_tokens"]]
             logprobs = [None if faulty == "nan" or (prompt and n == 0) else -(n + 1) / 64 for n in range(len(tokens))]
             told = {"choices": [{"logprobs": {"tokens": tokens, "token_logprobs": logprobs}}]}
             self.send_response(500 if faulty == "status" else status)
             self.end_headers()
-            running.pop()
+            with changing:
+                del running[threading.get_ident()]
             self.wfile.write(json.dumps(told).encode())
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
