@@ -9,7 +9,9 @@ _MARKUP = re.compile(r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{1,5}|#x[0-9a-f]{1,4});",
 _TAGS = re.compile(r"</?(?:pre|code|br|p|div|span|details|summary|blockquote)\b[^>\n]{0,200}>", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 # A log in JSON: the keys under which Docker, journald and most others hold the line, and what comes behind its end.
-_IN_JSON = re.compile(r'^\{\s*"(?:log|MESSAGE|message|msg)"\s*:\s*"|^"\s*,\s*"\w+"\s*:[^\n]*\}\s*$')
+_IN_JSON = re.compile(
+    r'^\{\s*(?:"\w{1,40}"\s*:\s*(?:"[^"]{0,80}"|[\d.]{1,20})\s*,\s*){0,6}"(?:log|MESSAGE|message|msg)"\s*:\s*"|^"\s*,\s*"\w+"\s*:[^\n]*\}\s*$'
+)
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 # One after the other, each once. What names the program (nv-fabricmanager[7]:) is kept, the kernel needs no name; in
 # the log of dpkg the day is what it tells.
@@ -35,7 +37,8 @@ _NUMBER = re.compile(r"^\s*(\d{1,7})(?:[:|.)]\s?|\t|\s(?=\S)|$)")
 _FEWEST = 3  # lines, below which what they begin with in common says nothing
 # What a program may itself begin each of its lines with; it is no name of a pod and stays.
 _TELLING = re.compile(
-    r"nv|cud|gpu|err|fail|fatal|warn|modul|driver|docker|depend|\bii\b|xid|nccl|torch|^\s*\d[\d\s]*$", re.IGNORECASE
+    r"nv|nouv|cud|gpu|err|fail|fatal|warn|modul|driver|docker|depend|\bii\b|xid|nccl|torch|^\s*\d[\d\s]*$",
+    re.IGNORECASE,
 )
 
 

@@ -16,6 +16,11 @@ _ESCAPES = re.compile(
 _QUOTED = re.compile(r"^(?:[>│┃]\s?)+|^[\w.-]{1,40}\s*\|\s(?=\S)(?![|+])")
 # Typographic quotes and full-width signs, as chats and Chinese keyboards write them.
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\uff1a\uff08\uff09\uff0c\uff1b\u3002\uff1d\u3000\u3010\u3011"
+# Spaces of web pages and word processors, and what stands between characters unseen.
+_SPACES = {ord(space): " " for space in "\xa0\u2000\u2002\u2003\u2007\u2009\u202f"} | dict.fromkeys(
+    map(ord, "\xad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
+)
+_DASHES = re.compile(r"(?<=\s)[\u2013\u2014](?=[a-z])")  # what chats make of the two dashes of an option
 _LONG_BYTES, _LONG_LINES = 1024, 200
 _PLAIN = str.maketrans(_TYPOGRAPHIC, "''\"\":(),;.= []")
 
@@ -71,7 +76,7 @@ def _decoded(raw: bytes) -> str:
 
 def _lines(line: str) -> Iterator[str]:
     """Yield the lines in a line: a log in JSON, or an error that holds another, writes their ends as escapes."""
-    line = _ESCAPES.sub("", line)
+    line = _ESCAPES.sub("", line if line.isascii() else line.translate(_SPACES))
     parts = re.split(r"\r(?!$)|(?<!\\)\\n(?![a-z]:\\)", line) if "\r" in line or "\\n" in line else [line]
     for part in parts:
         if part.strip() or len(parts) == 1:
@@ -81,4 +86,4 @@ def _lines(line: str) -> Iterator[str]:
 def _plain(line: str) -> str:
     """Return a line with plain quotes and signs."""
     line = line.replace('\\"', '"').replace("\\t", "\t")
-    return line if line.isascii() else line.translate(_PLAIN)
+    return line if line.isascii() else _DASHES.sub("--", line.translate(_PLAIN))

@@ -33,7 +33,7 @@ def _broken_anywhere(line: str, after: str, width: int) -> Seam:
 
 
 def _broken_between_words(line: str, after: str, width: int) -> Seam:
-    return " " if len(line) + 1 + len(after.partition(" ")[0]) > width else None
+    return " " if len(line) + 1 + len(after.lstrip(" ").partition(" ")[0]) > width else None
 
 
 def _seams(pasted: Pasted, width: int, between: Callable[[str, str, int], Seam]) -> list[Seam]:
@@ -51,8 +51,12 @@ def _joined(pasted: Pasted, seams: Sequence[Seam]) -> Pasted:
     first = [0, *(index + 1 for index, seam in enumerate(seams[:-1]) if seam is None)]
     rows = list(zip(first, (*first[1:], len(seams)), strict=True))
 
+    def part(lines: Sequence[str], at: int, begin: int) -> str:
+        line = lines[at].lstrip(" ") if at > begin and seams[at - 1] else lines[at]  # indented, as a list goes on
+        return line + (seams[at] or "")
+
     def one(lines: Sequence[str]) -> tuple[str, ...]:
-        return tuple("".join(lines[at] + (seams[at] or "") for at in range(begin, end)) for begin, end in rows)
+        return tuple("".join(part(lines, at, begin) for at in range(begin, end)) for begin, end in rows)
 
     return Pasted(
         shown=one(pasted.shown),
