@@ -113,7 +113,8 @@ _OPEN_PACKAGE = re.compile(
 )
 # A kernel module that is not NVIDIA's, as DKMS, modprobe and the kernel name it.
 _OTHERS_MODULE = re.compile(
-    r"could not insert (?:module )?'?\w|\bdkms (?:add|build|install) (?:-m )?\w|/var/lib/dkms/\w"
+    r"could not insert (?:module )?'?\w|Failed to insert module '?\w"
+    r"|\bdkms (?:add|build|install) (?:-m )?\w|/var/lib/dkms/\w"
     r"|\b[\w-]{1,40}-dkms\b|\bDKMS files\b|^(?:\[[ \d.]+\] )?\w+: disagrees about version of symbol",
     re.MULTILINE | re.IGNORECASE,
 )
