@@ -1,5 +1,6 @@
 """A role in; its modules, which run on hosts, imported here, and its variables as Ansible renders them, out."""
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping
@@ -7,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import ansible.module_utils
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
@@ -39,17 +41,21 @@ def program(path: Path, script: str) -> None:
 
 def loaded(role: str, name: str) -> ModuleType:
     """Return a library module of a role."""
-    for file in bundled.PLAYBOOKS.glob("module_utils/*.py"):
-        shared(file.stem)
-    for file in (ROLES / role).glob("module_utils/*.py"):
-        _load(f"ansible.module_utils.{file.stem}", file)
+    for directory in (bundled.PLAYBOOKS, ROLES / role):
+        _find(directory / "module_utils")
     return _load(f"lpxdoctor_role_{name}", ROLES / role / "library" / f"{name}.py")
 
 
 def shared(name: str) -> ModuleType:
     """Return one of the module_utils that all roles have."""
-    known = sys.modules.get(f"ansible.module_utils.{name}")
-    return known or _load(f"ansible.module_utils.{name}", bundled.PLAYBOOKS / "module_utils" / f"{name}.py")
+    _find(bundled.PLAYBOOKS / "module_utils")
+    return importlib.import_module(f"ansible.module_utils.{name}")
+
+
+def _find(directory: Path) -> None:
+    """Let modules be imported from there as from Ansible's own, whichever asks for another first."""
+    if str(directory) not in ansible.module_utils.__path__:
+        ansible.module_utils.__path__.append(str(directory))
 
 
 def templates(role: str, file: str) -> dict[str, Any]:
