@@ -38,7 +38,7 @@ def test_each_report_has_an_address_and_names_checks_that_exist() -> None:
     assert {id_ for expected, _, _ in REPORTS for id_ in expected} - {check.id for check in checks()} <= {"nothing"}
 
 
-# What programs themselves write, by their sources and their catalogues of messages: "%% CHECK|CHECK" begins each.
+# What programs say, in their words as far as they are known, and cut short: "%% CHECK|CHECK" begins each.
 SAID = [
     (expected.split("|"), text)
     for expected, text in re.findall(
