@@ -1,7 +1,7 @@
 """The programs that ask NVML and try CUDA answer whatever they meet: no library, a wrong one, one that hangs."""
 
 import ast
-import ctypes.util
+import ctypes
 import json
 import os
 import subprocess
