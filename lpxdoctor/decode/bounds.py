@@ -59,9 +59,11 @@ def _error(
     if not seen:
         return None, None
     moved = [0.0] * len(seen)
-    if any(sample.bundles for sample in samples):
+    late = [sample for sample in samples if sample.bundles]
+    if late:
+        others = sorted(value for sample in samples if not sample.bundles for value in extremes[0](sample))
         for values in extremes:
-            ordered = sorted(value for sample in samples for value in values(sample))
+            ordered = sorted([*others, *(value for sample in late for value in values(sample))])
             moved = [max(far, abs(percentile(ordered, p) - seen[p])) for p, far in zip(seen, moved, strict=True)]
     errors = [far + each_ms for far in moved]
     mean = recorded.mean or math.inf

@@ -7,6 +7,7 @@ from array import array
 from lpxdoctor.decode.clock import Offset, offset
 from lpxdoctor.decode.samples import Client
 
+_MANY = 1 << 12
 _WAKING_NS = 100_000  # from an arrival to a thread that runs, when a processor is free; also the longest system call
 # Linux tells how long this thread was ready to run and did not: "cpu_ns wait_ns slices". It needs CONFIG_SCHED_INFO,
 # which distributions set. Source: https://www.kernel.org/doc/html/latest/scheduler/sched-stats.html
@@ -22,6 +23,7 @@ class Watch:
         self.sends_ns = array("q")
         self._clock = clock
         self._lags = array("q")
+        self._last_lags: list[int] = []  # to be put there: an array takes many at once for a tenth of the time
         self._bundled = self._unstamped = 0
         self._longest_turn_ns = 0
         self._waits = _open(_WAITS)
@@ -41,6 +43,8 @@ class Watch:
 
     def turn(self, asked_ns: int, returned_ns: int) -> None:
         """Note a poll for arrivals: when it was asked, when it returned."""
+        if len(self._last_lags) >= _MANY:
+            self._keep_lags()
         self._longest_turn_ns = max(self._longest_turn_ns, asked_ns - self._polled_ns)
         waited_before_ns, self._waited_ns = self._waited_ns, self._wait_ns()
         late_ns = self._waited_ns - waited_before_ns + _WAKING_NS
@@ -60,7 +64,7 @@ class Watch:
         first may have come at any time since the last look that found nothing.
         """
         delay_ns = read_ns - (arrived_ns if stamped else self._ready_ns)
-        self._lags.append(delay_ns)
+        self._last_lags.append(delay_ns)
         self._unstamped += not stamped
         if chunks == 1:
             return 0
@@ -76,6 +80,7 @@ class Watch:
         if self._waits is not None:
             os.close(self._waits)
             self._waits = None
+        self._keep_lags()
         now = offset()
         return Client(
             kernel_clock=bool(self._lags) and self._unstamped * 1000 <= len(self._lags),
@@ -89,6 +94,10 @@ class Watch:
             wall_ns=time.monotonic_ns() - self._began_ns,
             clock_step_ns=abs(now.ns - self._clock.ns),
         )
+
+    def _keep_lags(self) -> None:
+        self._lags.extend(self._last_lags)
+        self._last_lags.clear()
 
     def _wait_ns(self) -> int:
         return 0 if self._waits is None else int(os.pread(self._waits, 96, 0).split()[1])

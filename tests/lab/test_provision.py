@@ -141,6 +141,9 @@ def test_a_run_that_is_killed_is_known_and_finished_by_the_next(
         assert doctor(*run, "--plan").status == 0  # which changes nothing, and waits for nobody
         process.send_signal(signal.SIGKILL)
         process.wait()
+    # Its Ansible is ended by the kernel, and until then it is at work there.
+    left = json.loads(hosts["lab-p2"].ssh(f"cat {LOCK} 2>/dev/null || echo {{}}"))
+    wait_until(lambda: not left or not Path(f"/proc/{left['pid']}").exists(), "its end", lambda: str(left), 60)
     known = records.load(str(run[3]))
     assert (known.at("running"), known.at("waiting")) == (("lab-p2",), ("lab-p3",))
     assert known.hosts["lab-p2"].phase == "playbooks"
