@@ -50,7 +50,7 @@ class Exchange:
             if found := events.only_tokens(content):
                 self._note_tokens(found, arrived_ns)
                 return len(found)
-        self.has_begun = True
+        self.has_begun, self._flows = True, False
         body = self.response.feed(content)
         if not body:
             return 0

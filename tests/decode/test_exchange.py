@@ -55,6 +55,7 @@ def outcome(reads: Sequence[bytes]) -> tuple[list[int], str, Sample]:
 )
 @example([TEXT, TEXT, TEXT], [], [])
 @example([TEXT, TEXT, TEXT], [], [(len(chunk(TEXT)), ord("1"))])
+@example([TEXT, b"d3\r\n", TEXT], [], [(len(chunk(TEXT)), ord("0"))])  # the end comes before a chunk with tokens
 def test_the_shorter_way_tells_the_same(bodies: list[bytes], cuts: list[int], flips: list[tuple[int, int]]) -> None:
     chunks = [chunk(body) for body in bodies]
     wire = bytearray(b"".join(chunks))
