@@ -40,9 +40,8 @@ def judge(
     client = client_bound(recording, numbers.ttft, numbers.itl, numbers.tpot)
     counted = [sample for sample in recording.samples if sample.role is Role.COUNTED]
     failed, good = ([sample for sample in counted if bool(sample.failure) is failed] for failed in (True, False))
-    of_answers = answer_reasons(good, recording.output_len)
-    unread = (f"the GPUs could not be read to the end: {gpus_unread}",) if gpus_unread else ()
-    reasons = (*_reasons(recording, numbers, client, failed, engine, gpus), *unread, *of_answers)
+    of_run = _reasons(recording, numbers, client, failed, engine, gpus, gpus_unread)
+    reasons = (*of_run, *answer_reasons(good, recording.output_len))
     return Rung(
         concurrency=recording.concurrency,
         requests=len(counted) - len(failed),
@@ -59,10 +58,7 @@ def judge(
         kv_cache_share=_kv_cache_share(recording, numbers, kv_cache_tokens, block_size),
         valid=not reasons,
         invalid_because="; ".join(reasons) or None,
-        notes=(
-            *_answer_notes(recording, numbers, good, input_len),
-            *_surrounding_notes(recording, engine, gpus),
-        ),
+        notes=(*_answer_notes(recording, numbers, good, input_len), *_surrounding_notes(recording, engine, gpus)),
         client=client,
         engine=engine,
         gpus=gpus,
@@ -89,6 +85,7 @@ def _reasons(
     failed: list[Sample],
     engine: EngineDelta | None,
     gpus: tuple[GpuUse, ...],
+    gpus_unread: str,
 ) -> Iterator[str]:
     if recording.stopped:
         yield f"ended early: {recording.stopped}"
@@ -108,6 +105,8 @@ def _reasons(
             yield f"the engine served others at the same time ({foreign:.0f} tokens that are not ours)"
     for gpu in gpus:
         yield from _gpu_reasons(gpu)
+    if gpus_unread:
+        yield f"the GPUs could not be read to the end: {gpus_unread}"
 
 
 def _gpu_reasons(gpu: GpuUse) -> Iterator[str]:
