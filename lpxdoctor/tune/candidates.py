@@ -18,11 +18,11 @@ from lpxdoctor.tune.service import Settings
 from lpxdoctor.tune.situation import Candidate, Situation
 
 _LUMPS = 1.2  # tokens per chunk from which on the API server is taken to be behind its engine
-_INTERACTIVE, _CROWDED = 32, 256  # requests at once
+_SEVERAL, _INTERACTIVE, _CROWDED = 2, 32, 256  # requests at once
 _SERVERS = 4
-_SEVERAL = 2
 _CAPTURED = 512  # tokens of the largest step that a CUDA graph is made for, by default
 _LITTLE = 0.02  # of the time, which is no more than what a candidate has to gain
+_FP8 = ("fp8", "fp8_per_tensor", "fp8_per_channel")  # and not of a block, which has other kernels
 _GRAPH_FLAGS = ("--enforce-eager", "--compilation-config", "-cc", "-O", "--cudagraph-capture-sizes")
 
 
@@ -51,25 +51,42 @@ def _given(situation: Situation) -> Iterator[Candidate]:
 
 
 def _weights(situation: Situation) -> Iterator[Candidate]:
-    step, plan = "weights", situation.plan
-    if "--quantization" in situation.flags:
-        yield _skip(step, f"the recipe says --quantization {situation.flags['--quantization']}")
+    step, plan, given = "weights", situation.plan, situation.flags.get("--quantization", "")
+    if given:
+        yield _library(situation, given, ()) or _skip(step, f"the recipe says --quantization {given}")
     elif isinstance(plan, str):
         yield _skip(step, plan)
     else:
         stored = plan.options[0]
         made = [one for one in plan.options if one.native and not one.stored and one.precision.arguments]
         for option in made:
-            bytes_per_s = plan.card.bytes_per_s
             faster = stored.steps[0].bytes / option.steps[0].bytes
-            bound = f": {faster:.2f} times the ceiling of one stream" if bytes_per_s else ""
+            bound = f": {faster:.2f} times the ceiling of one stream" if plan.card.bytes_per_s else ""
             reason = f"{plan.card.name} computes in {option.precision.name}{bound}"
             yield Candidate(step=step, settings=Settings(option.precision.arguments), reason=reason)
-            yield from _weight_only(situation, option.precision.name, option.precision.arguments)
+            if other := _library(situation, option.precision.name, option.precision.arguments):
+                yield other
         if not made:
-            name = stored.precision.name
+            name, is_own = stored.precision.name, bool(plan.model.weights.scheme)
             own = f"{plan.model.name} is stored as {name}, and is served so"
-            yield _skip(step, own if plan.model.weights.scheme else f"{plan.card.name} has no better than {name}")
+            why = own if is_own else f"{plan.card.name} has no better than {name}"
+            yield _library(situation, name, ()) or _skip(step, why)
+
+
+def _library(situation: Situation, precision: str, arguments: tuple[str, ...]) -> Candidate | None:
+    """Return FP8 with the matrix products of PyTorch's library, cuBLASLt, in place of vLLM's own CUTLASS kernels.
+
+    On an H200 at 32 at once they made 1.10 times the tokens (docs/results/decode-h200.md), and 0.96 times those of one
+    stream. The option came with vllm-project/vllm#39538; a mixture's experts do not heed it.
+    """
+    plan = situation.plan
+    if isinstance(plan, str) or precision not in _FP8 or "fp8" not in plan.card.native or plan.model.weights.experts:
+        return None
+    if situation.most < _SEVERAL or "--linear-backend" in situation.flags or _lacks(situation, "0.21.0"):
+        return None
+    settings = Settings((*arguments, "--linear-backend", "torch"))
+    reason = f"{situation.most} at once: cuBLASLt's products may suit batches better than vLLM's own"
+    return Candidate(step="weights", settings=settings, reason=reason)
 
 
 def _compiled(situation: Situation) -> Iterator[Candidate]:
@@ -127,18 +144,6 @@ def _held_up(situation: Situation) -> float | None:
     if not mean or usual is None or (rung.tokens_per_chunk or 1.0) >= _LUMPS:
         return None
     return max(1 - usual / mean, 0.0)
-
-
-def _weight_only(situation: Situation, precision: str, arguments: tuple[str, ...]) -> Iterator[Candidate]:
-    """FP8 weights whose activations stay 16 bit, for few at once: Marlin's kernels are made for these.
-
-    vLLM takes them on a GPU that computes in FP8 since vllm-project/vllm#52182 of August 2026.
-    """
-    few, flags = situation.most <= _INTERACTIVE, situation.flags
-    if precision == "fp8" and few and "--linear-backend" not in flags and not _lacks(situation, "0.30.0"):
-        settings = Settings((*arguments, "--linear-backend", "marlin"))
-        reason = f"{situation.most} at once are bound by reading weights: 16-bit activations are not to be converted"
-        yield Candidate(step="weights", settings=settings, reason=reason)
 
 
 def _mode(situation: Situation) -> Iterator[Candidate]:
@@ -249,9 +254,8 @@ def _prefixes(situation: Situation) -> Iterator[Candidate]:
     elif not situation.unique_prompts:
         yield _skip(step, "prompts here share nothing, yours may: --unique-prompts tries without it", settings)
     else:
-        yield Candidate(
-            step=step, settings=settings, reason="prompts share nothing, so that hashing them gains nothing"
-        )
+        reason = "prompts share nothing, so that hashing them gains nothing"
+        yield Candidate(step=step, settings=settings, reason=reason)
 
 
 def _speculation(situation: Situation) -> Iterator[Candidate]:

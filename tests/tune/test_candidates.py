@@ -49,7 +49,7 @@ def skipped(step: list[Candidate]) -> str:
 def test_what_moves_most_bytes_is_first_and_every_one_has_a_reason() -> None:
     steps = found()
     assert next(iter(steps)) == "weights"
-    assert added(steps["weights"]) == [("--quantization", "fp8")]
+    assert added(steps["weights"])[0] == ("--quantization", "fp8")
     assert "NVIDIA H200 computes in fp8: 1.86" in steps["weights"][0].reason
     assert added(steps["kv-cache"]) == [("--kv-cache-dtype", "fp8")]
     assert all(bool(one.reason) != bool(one.skipped) for step in steps.values() for one in step)
@@ -85,13 +85,30 @@ def test_a_plan_that_does_not_fit_is_not_taken_for_a_gpu_that_computes_in_nothin
     assert "does not fit" in skipped(found(plan=made(model("LLAMA_31_70B"), "NVIDIA L4"))["kv-cache"])
 
 
-def test_weights_alone_in_fp8_are_tried_where_few_are_served_and_the_engine_has_them() -> None:
-    fp8 = ("--quantization", "fp8")
-    assert added(found(first=profile("0.30.0"))["weights"]) == [fp8, (*fp8, "--linear-backend", "marlin")]
-    assert added(found(first=profile("0.25.1"))["weights"]) == [fp8]
-    assert added(found(first=profile("0.30.0", 1.0, 64))["weights"]) == [fp8]
-    assert added(found({"--linear-backend": "cutlass"}, first=profile("0.30.0"))["weights"]) == [fp8]
-    assert added(found(first=profile("0.30.0"), plan=A10)["weights"]) == []
+def test_the_other_library_of_fp8_is_tried_where_several_are_served_and_the_engine_lets_choose() -> None:
+    fp8, library = ("--quantization", "fp8"), ("--linear-backend", "torch")
+    assert added(found()["weights"]) == [fp8, (*fp8, *library)]
+    assert added(found(first=profile("0.20.0"))["weights"]) == [fp8]
+    assert added(found(first=profile("0.25.1", 1.0, 1))["weights"]) == [fp8]
+    assert added(found({"--linear-backend": "cutlass"})["weights"]) == [fp8]
+    assert added(found(plan=A10)["weights"]) == []
+    mixture = made(model("QWEN_3_30B_A3B"), "NVIDIA H200")
+    assert added(found(plan=mixture)["weights"]) == [fp8]
+
+
+def test_the_other_library_is_tried_where_the_model_is_in_fp8_already() -> None:
+    stored = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"g": {"weights": {"type": "float", "num_bits": 8}}},
+    }
+    quantized = made(model("QWEN_25_7B", quantization_config=stored), "NVIDIA H200")
+    assert added(found(plan=quantized)["weights"]) == [("--linear-backend", "torch")]
+    for value in ("fp8", "fp8_per_channel"):
+        assert added(found({"--quantization": value})["weights"]) == [("--linear-backend", "torch")]
+    assert "--quantization fp8_per_block" in skipped(found({"--quantization": "fp8_per_block"})["weights"])
+    assert "--quantization fp8" in skipped(found({"--quantization": "fp8"}, first=profile("0.20.0"))["weights"])
+    ampere = made(model("QWEN_25_7B", quantization_config=stored), "NVIDIA A10")
+    assert "stored as fp8" in skipped(found(plan=ampere)["weights"])
 
 
 def test_without_a_plan_what_needs_one_says_so() -> None:
