@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from lpxdoctor.decode.profile import Distribution
 from lpxdoctor.decode.samples import Recording, Role, Sample
@@ -74,7 +74,7 @@ def measured(recording: Recording) -> Measured:
     tokens = _mean([sample.tokens for sample in good])
     return Measured(
         ttft=distribution(ttft_of(sample) for sample in good),
-        itl=distribution(gap for sample in good for gap in gaps_ms(sample)),
+        itl=distribution(chain.from_iterable(map(gaps_ms, good))),
         tpot=distribution(tpot for sample in good if (tpot := tpot_of(sample)) is not None),
         output_tokens_per_s=rate,
         requests_per_s=rate / tokens if rate is not None and tokens else None,
