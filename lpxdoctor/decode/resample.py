@@ -22,6 +22,7 @@ _T = TypeVar("_T")
 Side = Sequence[Mapping[str, Run]]  # the runs of one rung in one profile
 Key = tuple[int | None, str]  # concurrency, None for all of them, and metric
 _Z99 = 2.326348
+_LEAST_ERROR = 1e-9  # repeats that are equal to the last digit tell of no noise at all
 _SIGN = {"tokens_per_s": -1, "tpot": 1, "ttft": 1}  # of what is slower
 
 
@@ -77,7 +78,9 @@ def changes(pairs: Sequence[Pair], noise: Noise, *, false_alarm: float, resample
         for metric in METRICS
     }
     errors: dict[Key, float] = {
-        (pair.concurrency, metric): math.hypot(_error(pair.a, metric, noise), _error(pair.b, metric, noise))
+        (pair.concurrency, metric): max(
+            math.hypot(_error(pair.a, metric, noise), _error(pair.b, metric, noise)), _LEAST_ERROR
+        )
         for pair in pairs
         for metric in METRICS
     }

@@ -2,17 +2,24 @@
 
 A machine that gets quieter makes whatever is measured later look faster. So a candidate must beat the best arguments
 of before twice, measured ahead of it and once more behind it: drift in one direction favours it at one of the two only.
+A gain that noise may have made is looked at with both measured twice, in turns.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import msgspec
 
 from lpxdoctor.decode.compare import Comparison, Verdict, compare
+from lpxdoctor.decode.noise import pooled
 from lpxdoctor.decode.profile import Profile
-from lpxdoctor.policy import Policy
+from lpxdoctor.policy import Policy, Tune
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Accuracy
+
+Pair = tuple[Profile, Profile]  # of the same settings, the older first
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,11 @@ class Judged:
     why: str
     gain: float | None
     within: float | None
+
+    def may_gain(self, policy: Tune) -> bool:
+        """Whether it gains, or would if noise could not have made as much."""
+        is_noise = self.outcome == kept.NO_GAIN and not self.why
+        return self.outcome == kept.KEPT or (is_noise and self.gain is not None and self.gain >= policy.least_gain)
 
 
 def judged(before: Sequence[Profile], profile: Profile, accuracy: Accuracy, policy: Policy) -> Judged:
@@ -41,6 +53,32 @@ def judged(before: Sequence[Profile], profile: Profile, accuracy: Accuracy, poli
     if len(before) > 1 and outcome == kept.NO_GAIN:
         outcome, why = kept.NOT_CONFIRMED, why or "the engine without it was as fast when it was measured once more"
     return Judged(outcome, why, math.expm1((low + high) / 2), math.expm1((high - low) / 2))
+
+
+def is_open(before: Pair, profile: Profile, accuracy: Accuracy, policy: Policy) -> bool:
+    """Tell whether a profile may gain on both that it was measured between."""
+    return all(judged((one,), profile, accuracy, policy).may_gain(policy.tune) for one in before)
+
+
+def judged_twice(before: Pair, twice: Pair, accuracy: Accuracy, policy: Policy) -> Judged:
+    """Hold two profiles against two of what they are to beat, taken in turns.
+
+    All four together must tell a gain from noise. A machine that changed in between makes two of them alike: so each
+    must gain on the one ahead of it too, as it was to gain on the one behind it.
+    """
+    verdict = judged((merged(before),), merged(twice), accuracy, policy)
+    if verdict.outcome == kept.KEPT and not judged((before[1],), twice[1], accuracy, policy).may_gain(policy.tune):
+        return replace(verdict, outcome=kept.NOT_CONFIRMED, why="it gained the first time only")
+    if verdict.outcome == kept.NO_GAIN:
+        return replace(verdict, why=verdict.why or "measured twice, it gained no more than noise may make")
+    return verdict
+
+
+def merged(profiles: Pair) -> Profile:
+    """Return two profiles of the same settings as repeats in one, the newer."""
+    older, newer = profiles
+    rungs = (*older.rungs, *newer.rungs)
+    return msgspec.structs.replace(newer, rungs=rungs, pooled_variance=pooled(rungs))
 
 
 def decided(comparison: Comparison, accuracy: Accuracy, policy: Policy) -> tuple[str, str]:
@@ -63,7 +101,9 @@ def decided(comparison: Comparison, accuracy: Accuracy, policy: Policy) -> tuple
 
 
 def rates(profile: Profile) -> dict[int, float]:
-    """Return tokens/s by concurrency."""
-    return {
-        rung.concurrency: rung.output_tokens_per_s for rung in profile.rungs if rung.output_tokens_per_s is not None
-    }
+    """Return tokens/s by concurrency, the mean of its repeats."""
+    found = dict[int, list[float]]()
+    for rung in profile.rungs:
+        if rung.output_tokens_per_s is not None:
+            found.setdefault(rung.concurrency, []).append(rung.output_tokens_per_s)
+    return {concurrency: fmean(each) for concurrency, each in found.items()}

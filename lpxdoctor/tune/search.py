@@ -5,7 +5,8 @@ noise, nowhere slower, answers as the engine as found does, and still is faster 
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -14,9 +15,9 @@ import msgspec
 from lpxdoctor.decode.profile import Profile
 from lpxdoctor.errors import DoctorError
 from lpxdoctor.tune import state as kept
-from lpxdoctor.tune.accuracy import Answers, compared
+from lpxdoctor.tune.accuracy import Accuracy, Answers, compared
 from lpxdoctor.tune.confirm import STARTS, again_row, confirmed
-from lpxdoctor.tune.judge import judged, rates
+from lpxdoctor.tune.judge import Judged, is_open, judged, judged_twice, merged, rates
 from lpxdoctor.tune.running import Run, words
 from lpxdoctor.tune.service import NotStartedError, Settings
 from lpxdoctor.tune.situation import Candidate
@@ -113,9 +114,9 @@ def _tries(state: State) -> list[Row]:
 
 def _step(run: Run, state: State, candidate: Candidate, before: Settings) -> State | None:
     """Try one candidate on top of what was best before its step; None when it was stopped."""
-    began = run.clock()
+    began, settings = run.clock(), before.and_(candidate.settings)
     try:
-        found = run.tried(before.and_(candidate.settings), f"{candidate.step}: {candidate.told}")
+        found = run.tried(settings, f"{candidate.step}: {candidate.told}")
     except NotStartedError as error:
         return state.with_row(
             _row(candidate, outcome=kept.NOT_STARTED, why=str(error), log=error.kept, seconds=run.clock() - began)
@@ -123,31 +124,71 @@ def _step(run: Run, state: State, candidate: Candidate, before: Settings) -> Sta
     except DoctorError as error:
         why = str(error).splitlines()[0]
         return state.with_row(_row(candidate, outcome=kept.UNJUDGED, why=why, seconds=run.clock() - began))
-    return None if found is None else _judged(run, state, candidate, found)
+    return None if found is None else _judged(run, state, candidate, settings, found)
 
 
-def _judged(run: Run, state: State, candidate: Candidate, found: tuple[Profile, Answers, float]) -> State | None:
+def _judged(
+    run: Run, state: State, candidate: Candidate, settings: Settings, found: tuple[Profile, Answers, float]
+) -> State | None:
     """Add the candidate's row; where it seems to gain, measure once more what it is to beat. None when stopped."""
     profile, answers, seconds = found
     accuracy = compared(state.reference, answers, run.policy.tune)
+    told = partial(_row, candidate, tokens_per_s=rates(profile), accuracy=accuracy, seconds=seconds)
     verdict = judged((state.best,), profile, accuracy, run.policy)
-    seen: dict[str, Any] = {"tokens_per_s": rates(profile), "accuracy": accuracy, "seconds": seconds}
-    if verdict.outcome != kept.KEPT:
-        return state.with_row(_row(candidate, **asdict(verdict), **seen))
-    best = state.settings()
+    if not verdict.may_gain(run.policy.tune):
+        return state.with_row(told(**asdict(verdict)))
     try:
-        again = run.tried(best, f"{words(best)}, once more: is it slower still?")
-    except DoctorError as error:
-        why = f"{words(best)} could not be measured once more: {str(error).splitlines()[0]}"
-        return state.with_row(_row(candidate, outcome=kept.UNJUDGED, why=why, **seen))
-    if again is None:
+        looked = _looked_at_again(run, state, settings, profile, accuracy)
+    except _UnmeasuredError as error:
+        return state.with_row(told(outcome=kept.UNJUDGED, why=str(error)))
+    if looked is None:
         return None
-    verdict = judged((state.best, again[0]), profile, accuracy, run.policy)
-    state = state.with_row(_row(candidate, **asdict(verdict), **seen)).with_row(again_row(best, again[0], again[2]))
-    if verdict.outcome == kept.KEPT:
-        return msgspec.structs.replace(state, best=profile)
-    # What comes next is held against the machine as it is now.
-    return msgspec.structs.replace(state, best=again[0]) if again[0].is_valid else state
+    verdict, best, rows = looked
+    state = state.with_row(told(**asdict(verdict)))
+    return msgspec.structs.replace(state, best=best, rows=(*state.rows, *rows))
+
+
+class _UnmeasuredError(Exception):
+    """What is to be held against a candidate could not be measured once more."""
+
+
+def _looked_at_again(
+    run: Run, state: State, settings: Settings, profile: Profile, accuracy: Accuracy
+) -> tuple[Judged, Profile, tuple[Row, ...]] | None:
+    """Measure what a candidate is to beat once more, and the candidate too where noise still may have made its gain.
+
+    Return its verdict, what is best now, measured on the machine as it is now, and a row for each; None when stopped.
+    """
+    best, rows = state.settings(), list[Row]()
+
+    def again(one: Settings) -> Profile | None:
+        try:
+            tried = run.tried(one, f"{words(one)}, once more")
+        except DoctorError as error:
+            raise _UnmeasuredError(
+                f"{words(one)} could not be measured once more: {str(error).splitlines()[0]}"
+            ) from None
+        if tried is None:
+            return None
+        rows.append(again_row(one, tried[0], tried[2]))
+        return tried[0]
+
+    if (behind := again(best)) is None:
+        return None
+    before = (state.best, behind)
+    verdict = judged(before, profile, accuracy, run.policy)
+    if verdict.outcome != kept.KEPT and is_open(before, profile, accuracy, run.policy):
+        if run.left_s() < max(row.seconds for row in state.rows):
+            verdict = replace(
+                verdict, why="it gained no more than noise may make, and the budget allows no second look"
+            )
+        elif (second := again(settings)) is None:
+            return None
+        else:
+            verdict = judged_twice(before, (profile, second), accuracy, run.policy)
+            profile = merged((profile, second))
+    now = profile if verdict.outcome == kept.KEPT else behind if behind.is_valid else state.best
+    return verdict, now, tuple(rows)
 
 
 def _row(candidate: Candidate, **values: Any) -> Row:
