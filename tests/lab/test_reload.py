@@ -10,6 +10,7 @@ import pytest
 from images.probe import build, passthrough, reload
 from lpxdoctor.programs import _docker
 from tests.lab.engine import docker
+from tests.lab.test_passthrough import nothing_stays
 
 pytestmark = pytest.mark.xdist_group("engine")  # nothing else may use the probe image meanwhile
 NODE = "/dev/fuse"  # a device that Docker gives to no container by itself, and that exists wherever the lab runs
@@ -26,10 +27,6 @@ def tried(act: Any) -> list[reload.Trial]:
     return reload.tried(address, image, interpreter, PATHS, NODE, act)
 
 
-def left_behind() -> str:
-    return docker("ps", "--all", "--quiet", "--filter", "label=lpxdoctor-probe")
-
-
 @pytest.fixture(autouse=True)
 def device(docker_engine: None) -> None:
     if not Path(NODE).exists():
@@ -43,7 +40,7 @@ def test_a_device_that_stays_is_kept_and_a_path_that_is_refused_says_so() -> Non
     assert kept.before == kept.after == {NODE: 0}
     assert kept.error == ""
     assert refused.error
-    assert left_behind() == ""
+    nothing_stays()
 
 
 def test_a_device_that_is_closed_meanwhile_is_seen_as_lost() -> None:
@@ -61,7 +58,7 @@ def test_a_device_that_is_closed_meanwhile_is_seen_as_lost() -> None:
     lost, _ = tried(close)
     assert lost.before == {NODE: 0}
     assert lost.after == {NODE: 1}  # EPERM
-    assert left_behind() == ""
+    nothing_stays()
 
 
 def test_a_machine_without_systemd_or_without_a_gpu_is_not_made_to_reload() -> None:
