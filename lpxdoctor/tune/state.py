@@ -25,7 +25,7 @@ DONE = (KEPT, NO_GAIN, NOT_CONFIRMED, INACCURATE, NOT_STARTED, UNJUDGED)
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One start: gain is of tokens/s over all concurrencies against the best before it, within what noise does.
 
-    Of outcome AGAIN it is no candidate, but what was best until then, or the engine as found, measured once more.
+    Of outcome AGAIN it is something measured once more: what was best until then, a candidate in doubt, or as found.
     """
 
     step: str
