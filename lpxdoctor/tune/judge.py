@@ -55,11 +55,6 @@ def judged(before: Sequence[Profile], profile: Profile, accuracy: Accuracy, poli
     return Judged(outcome, why, math.expm1((low + high) / 2), math.expm1((high - low) / 2))
 
 
-def is_open(before: Pair, profile: Profile, accuracy: Accuracy, policy: Policy) -> bool:
-    """Tell whether a profile may gain on both that it was measured between."""
-    return all(judged((one,), profile, accuracy, policy).may_gain(policy.tune) for one in before)
-
-
 def judged_twice(before: Pair, twice: Pair, accuracy: Accuracy, policy: Policy) -> Judged:
     """Hold two profiles against two of what they are to beat, taken in turns.
 

@@ -17,7 +17,7 @@ from lpxdoctor.errors import DoctorError
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Accuracy, Answers, compared
 from lpxdoctor.tune.confirm import STARTS, again_row, confirmed
-from lpxdoctor.tune.judge import Judged, is_open, judged, judged_twice, merged, rates
+from lpxdoctor.tune.judge import Judged, judged, judged_twice, merged, rates
 from lpxdoctor.tune.running import Run, words
 from lpxdoctor.tune.service import NotStartedError, Settings
 from lpxdoctor.tune.situation import Candidate
@@ -177,7 +177,8 @@ def _looked_at_again(
         return None
     before = (state.best, behind)
     verdict = judged(before, profile, accuracy, run.policy)
-    if verdict.outcome != kept.KEPT and is_open(before, profile, accuracy, run.policy):
+    may_gain = judged((behind,), profile, accuracy, run.policy).may_gain(run.policy.tune)
+    if verdict.outcome != kept.KEPT and may_gain:
         if run.left_s() < max(row.seconds for row in state.rows):
             verdict = replace(
                 verdict, why="it gained no more than noise may make, and the budget allows no second look"

@@ -49,7 +49,8 @@ def skipped(step: list[Candidate]) -> str:
 def test_what_moves_most_bytes_is_first_and_every_one_has_a_reason() -> None:
     steps = found()
     assert next(iter(steps)) == "weights"
-    assert added(steps["weights"])[0] == ("--quantization", "fp8")
+    fp8 = ("--quantization", "fp8")
+    assert added(steps["weights"]) == [fp8, (*fp8, "--linear-backend", "torch")]
     assert "NVIDIA H200 computes in fp8: 1.86" in steps["weights"][0].reason
     assert added(steps["kv-cache"]) == [("--kv-cache-dtype", "fp8")]
     assert all(bool(one.reason) != bool(one.skipped) for step in steps.values() for one in step)
