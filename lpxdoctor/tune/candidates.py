@@ -6,6 +6,7 @@ reason each, or one that is skipped with the reason why.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from packaging.version import Version
 
@@ -63,9 +64,10 @@ def _weights(situation: Situation) -> Iterator[Candidate]:
             faster = stored.steps[0].bytes / option.steps[0].bytes
             bound = f": {faster:.2f} times the ceiling of one stream" if plan.card.bytes_per_s else ""
             reason = f"{plan.card.name} computes in {option.precision.name}{bound}"
-            yield Candidate(step=step, settings=Settings(option.precision.arguments), reason=reason)
+            # What gains most comes first: then nothing that gains less costs a second look.
             if other := _library(situation, option.precision.name, option.precision.arguments):
-                yield other
+                yield replace(other, reason=f"{reason}; {other.reason}")
+            yield Candidate(step=step, settings=Settings(option.precision.arguments), reason=reason)
         if not made:
             name, is_own = stored.precision.name, bool(plan.model.weights.scheme)
             own = f"{plan.model.name} is stored as {name}, and is served so"
