@@ -1,7 +1,7 @@
 """A place where an engine runs in, its profile and its answers out: one reading of both for every candidate.
 
 All candidates get as many requests as keep the engine as found busy for some seconds: in less, chance is more than what
-most arguments gain.
+most arguments gain. One that was disturbed is measured once more, in the same engine: to start another costs minutes.
 """
 
 import math
@@ -15,6 +15,7 @@ import msgspec
 from lpxdoctor.decode.gpu import sampled
 from lpxdoctor.decode.hooks import Hooks
 from lpxdoctor.decode.measure import Plan, measure, usual_requests
+from lpxdoctor.decode.noise import runs
 from lpxdoctor.decode.profile import Profile, Rung
 from lpxdoctor.decode.target import Target, reached
 from lpxdoctor.deployments import Deployment
@@ -22,11 +23,15 @@ from lpxdoctor.tune.accuracy import Answers, Prompts, asked
 from lpxdoctor.tune.service import Service, Settings
 
 _LEAST_S = 15.0
+_LONGER = 4  # times as many requests halve what spells make of the mean
 
 
 @dataclass(kw_only=True)
 class Measuring:
-    """How every candidate is measured; the plan's requests are settled by the first measurement, unless asked for."""
+    """How every candidate is measured; the plan's requests are settled by the first measurement, unless asked for.
+
+    noise is the share by which the tokens/s of two runs differ anyway: a run that tells its own no better is too short.
+    """
 
     service: Service
     plan: Plan
@@ -34,6 +39,7 @@ class Measuring:
     key_file: Path | None
     hooks: Hooks
     on_rung: Callable[[Rung], None]
+    noise: float
 
     def __call__(self, where: str, settings: Settings, /) -> tuple[Profile, Answers] | None:
         """Measure speed and answers; None when it was stopped before it had both.
@@ -52,9 +58,8 @@ class Measuring:
                 too_short = any(wanted[one] > usual_requests(self.plan, one) for one in wanted)
                 self.plan = replace(self.plan, requests=wanted)
                 profile = measure(known, self.plan, sampler, self.hooks, self.on_rung) if too_short else profile
-            if profile is not None and not profile.is_valid and not self.hooks.is_stopped():
-                # Once more: what disturbed it is mostly over, and to start the engine again would cost minutes.
-                profile = measure(known, self.plan, sampler, self.hooks, self.on_rung)
+            if profile is not None and not self.hooks.is_stopped() and (more := again(self.plan, profile, self.noise)):
+                profile = measure(known, more, sampler, self.hooks, self.on_rung)
         if profile is None or profile.interrupted or self.hooks.is_stopped():
             return None
         if there.deployment is None:
@@ -82,6 +87,21 @@ class Measuring:
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
         return replace(there, deployment=record)
+
+
+def again(plan: Plan, found: Profile, noise: float) -> Plan | None:
+    """Return how to measure once more what was disturbed: longer, where it varied too much to tell its mean."""
+    if not found.is_valid:
+        return plan  # what disturbed it is mostly over
+    if not isinstance(plan.requests, Mapping) or error(found) <= noise:
+        return None
+    return replace(plan, requests={one: _LONGER * count for one, count in plan.requests.items()})
+
+
+def error(profile: Profile) -> float:
+    """Return the largest standard error of the tokens/s of a rung, as a share, by what varied within it."""
+    found = [run for rung in profile.rungs if not isinstance(run := runs(rung), str)]
+    return max((math.sqrt(run["tokens_per_s"].variance) for run in found), default=0.0)
 
 
 def enough(plan: Plan, found: Profile) -> Mapping[int, int]:

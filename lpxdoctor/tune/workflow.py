@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lpxdoctor.decode.hooks import Hooks
@@ -13,7 +13,7 @@ from lpxdoctor.sizing.plan import Plan as Sizing
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Prompts
 from lpxdoctor.tune.candidates import candidates
-from lpxdoctor.tune.measuring import Measuring
+from lpxdoctor.tune.measuring import Measuring, enough
 from lpxdoctor.tune.resume import boot_id, taken_up
 from lpxdoctor.tune.running import Run
 from lpxdoctor.tune.search import descend, first
@@ -70,7 +70,7 @@ def tuned(
     begun = kept.load(asked) if resume else None
     run = Run(
         service=service,
-        measured=_measuring(service, wish, audience, begun),
+        measured=_measuring(service, wish, policy, audience, begun),
         policy=policy,
         budget_s=wish.budget_s,
         is_stopped=audience.is_stopped,
@@ -102,11 +102,10 @@ def _candidates(service: Service, wish: Wish, sizing: Sizing | str, state: State
     return [one for one in candidates(situation) if one.step.partition(" ")[0] in wish.steps]
 
 
-def _measuring(service: Service, wish: Wish, audience: Audience, begun: State | None) -> Measuring:
-    as_before = {rung.concurrency: rung.requests for rung in begun.first.rungs} if begun else None
+def _measuring(service: Service, wish: Wish, policy: Policy, audience: Audience, begun: State | None) -> Measuring:
     plan = Plan(
         concurrencies=wish.concurrencies,
-        requests=wish.requests or as_before,
+        requests=wish.requests,
         input_len=wish.input_len,
         output_len=wish.output_len,
         timeout_s=_SILENCE_S,
@@ -114,9 +113,10 @@ def _measuring(service: Service, wish: Wish, audience: Audience, begun: State | 
     )
     return Measuring(
         service=service,
-        plan=plan,
+        plan=replace(plan, requests=enough(plan, begun.first)) if begun and not wish.requests else plan,
         prompts=wish.prompts,
         key_file=wish.key_file,
         hooks=Hooks(is_stopped=audience.is_stopped),
         on_rung=audience.on_rung,
+        noise=policy.compare.noise["tokens_per_s"],
     )

@@ -1,15 +1,18 @@
-"""How candidates are measured: long enough by what the engine as found did, and as often for each of them."""
+"""How candidates are measured: long enough by what the engine as found did, and longer where it varied too much."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 
+import msgspec
 import pytest
 
+from lpxdoctor import policy
 from lpxdoctor.decode.hooks import Hooks
 from lpxdoctor.decode.measure import Plan, usual_requests
 from lpxdoctor.decode.profile import Rung
 from lpxdoctor.tune.accuracy import Prompts
 from lpxdoctor.tune.command import command
-from lpxdoctor.tune.measuring import Measuring, enough
+from lpxdoctor.tune.measuring import Measuring, again, enough, error
 from lpxdoctor.tune.service import Settings
 from tests.decode.peer import serving_apart
 from tests.decode.script import Script
@@ -45,18 +48,23 @@ class Told:
         self.rungs.append(rung)
 
 
-@pytest.mark.parametrize("requests", [5, None])
-def test_what_the_first_took_is_what_all_get(requests: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lpxdoctor.tune.measuring._LEAST_S", 0.4)
-    told = Told()
-    measuring = Measuring(
+def measuring_of(told: Told, requests: int | None, noise: float) -> Measuring:
+    return Measuring(
         service=command(RECIPE, 10),
         plan=plan(requests, 8, 1),
         prompts=Prompts(1, ("one",)),
         key_file=None,
         hooks=Hooks(),
         on_rung=told,
+        noise=noise,
     )
+
+
+@pytest.mark.parametrize("requests", [5, None])
+def test_what_the_first_took_is_what_all_get(requests: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lpxdoctor.tune.measuring._LEAST_S", 0.4)
+    told = Told()
+    measuring = measuring_of(told, requests, noise=math.inf)
     with serving_apart(Script(ttft_s=0.001, gap_s=0.001)) as url:
         first, second = measuring(url, Settings()), measuring(url, Settings())
     assert first is not None
@@ -68,3 +76,41 @@ def test_what_the_first_took_is_what_all_get(requests: int | None, monkeypatch: 
         assert seen[0] == 16 < seen[1]
         assert set(seen[1:]) == {seen[1]}
     assert first[0].rungs[0].requests == second[0].rungs[0].requests == seen[-1]
+
+
+def test_what_varied_too_much_is_measured_four_times_as_long() -> None:
+    settled = replace(plan(None), requests={1: 16, 32: 128})
+    quiet, busy = (measured(Server(spells=by, memory=16), 1) for by in (0.001, 0.2))
+    longer = again(settled, busy, 0.01)
+    assert longer is not None
+    assert longer.requests == {1: 64, 32: 512}
+    assert again(settled, quiet, 0.01) is None
+    assert again(plan(5), busy, 0.01) is None  # as many as were typed
+
+
+def test_what_was_disturbed_is_measured_once_more_as_it_was() -> None:
+    settled = replace(plan(None), requests={1: 16, 32: 128})
+    found = measured(Server(), 1)
+    rungs = tuple(msgspec.structs.replace(rung, valid=False, invalid_because="shared") for rung in found.rungs)
+    assert again(settled, msgspec.structs.replace(found, rungs=rungs), 0.01) == settled
+
+
+def test_the_one_after_a_longer_one_is_as_long_as_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lpxdoctor.tune.measuring._LEAST_S", 0.4)
+    told = Told()
+    measuring = measuring_of(told, None, noise=0.0)
+    with serving_apart(Script(ttft_s=0.001, gap_s=0.001)) as url:
+        measuring(url, Settings())
+        measuring(url, Settings())
+    _, first, longer, second, longest = told.rungs
+    assert second.requests == first.requests
+    assert longer.requests == (4 if first.valid else 1) * first.requests
+    assert longest.requests == (4 if second.valid else 1) * second.requests
+
+
+def test_spells_are_told_from_a_quiet_machine_and_a_longer_run_from_a_short_one() -> None:
+    noise = policy.load().compare.noise["tokens_per_s"]
+    quiet = [error(measured(Server(spells=0.01, memory=2), seed)) for seed in range(20)]
+    busy = [error(measured(Server(spells=0.08, memory=16), seed)) for seed in range(20)]
+    assert max(quiet) <= noise
+    assert sorted(busy)[2] > noise
