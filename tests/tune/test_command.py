@@ -16,11 +16,6 @@ ENGINE = Path(__file__).with_name("engine.py")
 RECIPE = f"{sys.executable} {ENGINE} --port {{port}} {{arguments}}"
 
 
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-
-
 def lives(pid: str) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

@@ -7,11 +7,9 @@ import math
 import os
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from lpxdoctor.decode import compare
 from lpxdoctor.tune.service import Settings
 from lpxdoctor.tune.state import State
 from tests.decode.servers import Server
@@ -21,11 +19,6 @@ RUNS = int(os.environ.get("TUNE_RUNS", "8"))  # of each kind of drift
 NOISY = Server(request=0.03, spells=0.02, run=0.01, concurrencies=(1, 32))
 STEPS = wanted("--a", "--b", "--c", "--d", "--e", "--f")
 Drift = Callable[[random.Random], Callable[[float], float]]
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 def _still(_: random.Random) -> Callable[[float], float]:
@@ -77,11 +70,6 @@ def run(drift: Drift, seed: int, times: dict[str, float] | None = None) -> State
 
 def false_winners(drift: Drift, runs: int) -> list[int]:
     return [seed for seed in range(runs) if run(drift, seed).chosen != Settings()]
-
-
-@pytest.fixture
-def fewer_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare.compare, "__kwdefaults__", {"resamples": 500})
 
 
 @pytest.mark.usefixtures("fewer_resamples")

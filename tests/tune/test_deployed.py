@@ -1,7 +1,5 @@
 """A deployment under tune: rolled out with each candidate, left as it was found, also after a run that was killed."""
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -17,11 +15,6 @@ from tests.tune.test_tune_cli import RECORD, recorded
 
 FASTER = Settings(("--max-num-seqs", "4"))
 OWN = ["--enforce-eager"]
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 @pytest.fixture

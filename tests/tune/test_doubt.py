@@ -1,7 +1,5 @@
 """A gain that noise may have made is measured twice before it is judged: small gains are found, luck is not."""
 
-from pathlib import Path
-
 import pytest
 
 from lpxdoctor.decode import compare
@@ -13,12 +11,7 @@ from tests.decode.servers import Server, measured
 from tests.tune.test_search import Simulated, tuned, wanted
 
 NOISY = Server(request=0.03, spells=0.02, run=0.01, concurrencies=(32,))
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(compare.compare, "__kwdefaults__", {"resamples": 500})
+pytestmark = pytest.mark.usefixtures("fewer_resamples")
 
 
 def test_a_gain_that_one_measurement_cannot_tell_is_found_by_two() -> None:

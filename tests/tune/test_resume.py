@@ -25,11 +25,6 @@ GAINS = {"--a": 0.7, "--c": 0.8}
 ALL = wanted("--a", "--b", "--c")
 
 
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-
-
 def on(engine: Simulated, budget_min: float = 600) -> State:
     """Go on with the run that is kept, as another process does."""
     return descend(run_of(engine, budget_min), kept.load("this"), ALL)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -23,11 +22,6 @@ from tests.decode.servers import Server, measured
 
 SOUND = Answers((Said(("a", "b"), (-0.1, -0.1)),), (Said(("x", "y"), (-2.0, -2.0)),))
 WRONG = Answers((Said(("q", "r"), (-0.1, -0.1)),), (Said(("x", "y"), (-4.0, -4.0)),))
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 @dataclass

@@ -42,11 +42,6 @@ RECORD = Deployment(
 )
 
 
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-
-
 def recorded(**variables: object) -> None:
     request = Request(name="q7", variables={"engine_model": "/srv/model", **variables})
     deployments.save(msgspec.structs.replace(RECORD, asked=asked(request)))
