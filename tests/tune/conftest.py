@@ -1,4 +1,4 @@
-"""Every test of tune keeps its runs and baselines for itself; simulated runs need no more chance than is told by 500."""
+"""Every test of tune keeps its runs and baselines for itself; what is simulated may be judged with less chance."""
 
 from pathlib import Path
 
