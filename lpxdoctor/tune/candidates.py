@@ -190,12 +190,11 @@ def _front_end(situation: Situation) -> Iterator[Candidate]:
     elif why := _lacks(situation, "0.10.0"):
         yield _skip(step, why)
     else:
-        sent = f"it sent {lumps:.1f} tokens at a time at {at} at once"
-        seen = f"{proof or sent}: one process cannot keep up"
+        seen = f"{proof or f'it sent {lumps:.1f} tokens at a time at {at} at once'}: one process cannot keep up"
         yield Candidate(step=step, settings=Settings(("--api-server-count", f"{_SERVERS}")), reason=seen)
         if not _lacks(situation, "0.13.0"):
-            few = f"{seen}; fewer, larger chunks cost it less"
-            yield Candidate(step=step, settings=Settings(("--stream-interval", "4")), reason=few)
+            settings = Settings(("--stream-interval", "4"))
+            yield Candidate(step=step, settings=settings, reason=f"{seen}; fewer, larger chunks cost it less")
 
 
 def _cache(situation: Situation) -> Iterator[Candidate]:
@@ -256,8 +255,7 @@ def _prefixes(situation: Situation) -> Iterator[Candidate]:
     elif not situation.unique_prompts:
         yield _skip(step, "prompts here share nothing, yours may: --unique-prompts tries without it", settings)
     else:
-        reason = "prompts share nothing, so that hashing them gains nothing"
-        yield Candidate(step=step, settings=settings, reason=reason)
+        yield Candidate(step=step, settings=settings, reason="prompts share nothing, so hashing them gains nothing")
 
 
 def _speculation(situation: Situation) -> Iterator[Candidate]:
