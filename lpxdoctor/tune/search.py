@@ -161,7 +161,7 @@ def _looked_at_again(
     """
     best, rows = state.settings(), list[Row]()
 
-    def again(one: Settings) -> Profile | None:
+    def again(one: Settings) -> tuple[Profile, Answers] | None:
         try:
             tried = run.tried(one, f"{words(one)}, once more")
         except DoctorError as error:
@@ -171,10 +171,11 @@ def _looked_at_again(
         if tried is None:
             return None
         rows.append(again_row(one, tried[0], tried[2]))
-        return tried[0]
+        return tried[:2]
 
-    if (behind := again(best)) is None:
+    if (found := again(best)) is None:
         return None
+    behind, _ = found
     before = (state.best, behind)
     verdict = judged(before, profile, accuracy, run.policy)
     may_gain = judged((behind,), profile, accuracy, run.policy).may_gain(run.policy.tune)
@@ -183,11 +184,12 @@ def _looked_at_again(
             verdict = replace(
                 verdict, why="it gained no more than noise may make, and the budget allows no second look"
             )
-        elif (second := again(settings)) is None:
+        elif (found := again(settings)) is None:
             return None
         else:
-            verdict = judged_twice(before, (profile, second), accuracy, run.policy)
-            profile = merged((profile, second))
+            twice = (profile, found[0])
+            verdict = judged_twice(before, twice, compared(state.reference, found[1], run.policy.tune), run.policy)
+            profile = merged(twice)
     now = profile if verdict.outcome == kept.KEPT else behind if behind.is_valid else state.best
     return verdict, now, tuple(rows)
 

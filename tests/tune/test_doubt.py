@@ -25,11 +25,11 @@ def test_a_gain_that_one_measurement_cannot_tell_is_found_by_two() -> None:
         assert starts[3:6] == [("--a", "--b"), ("--a",), ("--a", "--b")]
 
 
-def doubtful(fourth: float, budget_min: float = 60) -> tuple[State, list[tuple[str, ...]]]:
+def doubtful(fourth: float, budget_min: float = 60, lies_at: int = 0) -> tuple[State, list[tuple[str, ...]]]:
     """Tune an engine that seems 2.6 % faster at its second start, in 4 % of noise, and takes so long at its fourth."""
     times = {2: 0.975, 4: fourth}
     quiet = Server(request=0.02, concurrencies=(32,))
-    engine = Simulated({}, machine=lambda minute: times.get(round(minute), 1.0), noise=quiet)
+    engine = Simulated({}, machine=lambda minute: times.get(round(minute), 1.0), noise=quiet, lies_at=lies_at)
     return tuned(engine, wanted("--a"), budget_min), engine.starts
 
 
@@ -49,6 +49,13 @@ def test_the_second_look_decides(fourth: float, outcome: str, why: str) -> None:
         ("measured again", ()),
         ("measured again", ("--a",)),
     ]
+
+
+def test_answers_that_are_wrong_at_the_second_look_lose() -> None:
+    state, starts = doubtful(0.9, lies_at=4)
+    assert starts == [(), ("--a",), (), ("--a",)]
+    assert state.rows[1].outcome == "inaccurate"
+    assert "perplexity rose" in state.rows[1].why
 
 
 def test_the_budget_is_told_where_it_allows_no_second_look() -> None:
