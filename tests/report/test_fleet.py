@@ -101,6 +101,14 @@ def test_fit_hosts_are_folded_and_others_never(report: FleetDocument) -> None:
     assert printed(many).count("no answer: away") == 50
 
 
+def test_a_reason_is_whole_where_it_is_first_told_and_on_every_line_only_when_asked() -> None:
+    reason = "its SSH server refuses every key that this machine has for the user root at port 2222"
+    two = fleet([refused(f"gpu-{number}", NoAnswer(reason, "Look.")) for number in range(2)])
+    assert " ".join(printed(two).split()).count(reason) == 1
+    assert " ".join(printed(two, verbose=True).split()).count(reason) == 2
+    assert max(len(line) for line in printed(two).splitlines()) <= 80
+
+
 def test_two_hosts_of_one_name_stay_two(report: FleetDocument) -> None:
     row = report.hosts[0]
     assert [host.name for host in fleet([row, row, row]).hosts] == ["gpu-12", "gpu-12 (2)", "gpu-12 (3)"]
