@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lpxdoctor.report.printed import show
-from lpxdoctor.sizing.card import GIB, MIB
+from lpxdoctor.sizing.card import GIB, MIB, told
 from lpxdoctor.sizing.options import Option
 from lpxdoctor.sizing.plan import Plan
 
@@ -60,7 +60,7 @@ def _blocks(plan: Plan, signs: dict[str, str], width: int) -> Iterator[Renderabl
 
 def _headline(plan: Plan) -> str:
     card, count = plan.card, plan.wish.tensor_parallel
-    each = [f"{card.total_bytes / GIB:.1f} GiB"]
+    each = [told(card.total_bytes)]
     if card.bytes_per_s:
         each.append(f"{card.bytes_per_s / 1e9:,.0f} GB/s")
     each.append(f"compute capability {card.capability}")
@@ -75,7 +75,7 @@ def _held(plan: Plan) -> str:
     held = max(card.total_bytes - card.free_bytes, 0)
     who = ", ".join(card.holders) if card.holders else "no process is shown"
     place = f"GPU {card.index}" + (f", the emptiest of {card.alike}" if card.alike > plan.wish.tensor_parallel else "")
-    return f"{place}: " + (f"held by others now: {held / GIB:.1f} GiB: {who}" if held >= MIB else "all of it is free")
+    return f"{place}: " + (f"held by others now: {told(held)}: {who}" if held >= MIB else "all of it is free")
 
 
 def _table(plan: Plan) -> Table:
@@ -87,8 +87,8 @@ def _table(plan: Plan) -> Table:
     context = f"{plan.wish.context:,}"
     rows: list[tuple[str, list[str]]] = [
         ("computed in", [option.precision.name if option.native else "16 bit" for option in plan.options]),
-        ("weights", [_gib(option.budget.weights) for option in plan.options]),
-        ("KV room", [_gib(option.budget.room) if option.budget.room > 0 else "none" for option in plan.options]),
+        ("weights", [told(option.budget.weights) for option in plan.options]),
+        ("KV room", [told(option.budget.room) if option.budget.room > 0 else "none" for option in plan.options]),
         ("KV tokens", [f"{option.tokens:,}" for option in plan.options]),
         (f"requests of {context} at once", [f"{option.max_concurrency:,}" for option in plan.options]),
         (_longest_label(plan), [f"{option.longest:,}" for option in plan.options]),
@@ -167,10 +167,6 @@ def _command(plan: Plan) -> str:
     words = ["vllm", "serve", plan.model.served]
     words += [word for argument in plan.arguments for word in (argument.flag, argument.value)]
     return shlex.join(words)
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIB:.1f} GiB"
 
 
 def _rate(tokens_per_s: float) -> str:

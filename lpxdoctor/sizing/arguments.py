@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lpxdoctor.sizing.budget import UTILIZATION, defaults
-from lpxdoctor.sizing.card import GIB, Card
+from lpxdoctor.sizing.card import Card, told
 from lpxdoctor.sizing.model import Model
 from lpxdoctor.sizing.options import Option
 
@@ -44,9 +44,9 @@ def arguments(model: Model, card: Card, option: Option) -> tuple[Argument, ...]:
 
 
 def _context_reason(model: Model, option: Option) -> str:
-    size = option.pool.request_bytes(option.wish.context) / GIB
+    size = told(option.pool.request_bytes(option.wish.context))
     limit = f"; the model knows {model.longest:,}" if model.longest else ""
-    return f"{size:.2f} GiB of KV cache a request{limit}"
+    return f"{size} of KV cache a request{limit}"
 
 
 def _sequences_reason(option: Option) -> str:
@@ -56,5 +56,5 @@ def _sequences_reason(option: Option) -> str:
 
 
 def _share_reason(card: Card) -> str:
-    held = (card.total_bytes - (card.free_bytes or 0)) / GIB
-    return f"others hold {held:.1f} GiB; at {UTILIZATION} the engine would refuse to start"
+    held = told(card.total_bytes - (card.free_bytes or 0))
+    return f"others hold {held}; at {UTILIZATION} the engine would refuse to start"

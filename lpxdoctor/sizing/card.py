@@ -63,6 +63,11 @@ class Card:
         return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
+def told(size: int) -> str:
+    """Return bytes as people read them: GiB, and MiB below one."""
+    return f"{size / GIB:.1f} GiB" if abs(size) >= GIB else f"{size / MIB:.0f} MiB"
+
+
 def by_name(name: str) -> Card:
     """Return a GPU as sold: "NVIDIA L4", "L4", "RTX 4060 Ti 16GB".
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lpxdoctor.sizing.card import GIB, Card
+from lpxdoctor.sizing.card import Card, told
 from lpxdoctor.sizing.model import Model
 from lpxdoctor.sizing.options import Option, options, shareable
 
@@ -20,19 +20,19 @@ def refusal(model: Model, card: Card, option: Option) -> str:
     memory = option.budget
     wanted = option.wish.concurrency or 1
     parts = (
-        f"weights {_gib(memory.weights)}, one step's activations about {_gib(memory.activations)}, "
-        f"CUDA graphs about {_gib(memory.graphs)}, the process itself about {_gib(memory.runtime)}"
+        f"weights {told(memory.weights)}, one step's activations about {told(memory.activations)}, "
+        f"CUDA graphs about {told(memory.graphs)}, the process itself about {told(memory.runtime)}"
     )
-    allowed = f"{option.engine.utilization:.2f} x {_gib(memory.total)} = {_gib(memory.requested)}"
+    allowed = f"{option.engine.utilization:.2f} x {told(memory.total)} = {told(memory.requested)}"
     each = " on each GPU" if option.wish.tensor_parallel > 1 else ""
     name = f"{model.name} ({option.precision.name})"
     if memory.room <= 0:
-        needed = _gib(memory.requested - memory.room)
+        needed = told(memory.requested - memory.room)
         return f"{name} does not fit {card.name}: {parts}: {needed}{each}, and the engine may use {allowed}"
-    cache = _gib(wanted * option.pool.request_bytes(option.wish.context))
+    cache = told(wanted * option.pool.request_bytes(option.wish.context))
     requests = "one request" if wanted == 1 else f"{wanted:,} requests"
     return (
-        f"{name} leaves {_gib(memory.room)} for the KV cache on {card.name} ({allowed}, less {parts}), and {requests} "
+        f"{name} leaves {told(memory.room)} for the KV cache on {card.name} ({allowed}, less {parts}), and {requests} "
         f"of {option.wish.context:,} tokens may need {cache}{each}"
     )
 
@@ -73,7 +73,3 @@ def _emptied(model: Model, card: Card, option: Option) -> str:
         f"it fits the empty card, {same.max_concurrency} at once: end {held}, or plan as if it were: "
         f'--gpu "{card.name}". Is that this very model, served already? Then lpxdoctor baseline measures it'
     )
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIB:.1f} GiB"

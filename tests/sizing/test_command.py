@@ -168,7 +168,7 @@ def test_who_holds_the_memory_is_shown(qwen: str, tmp_path: Path, capsys: pytest
     file = tmp_path / "evidence.json"
     file.write_text(to_json(evidence(BUSY, {**BUSY, "memory_mib": {"total": 23034, "free": 5000, "used": 18034}})))
     assert run(["plan", qwen, "--from", str(file)]) == 0
-    assert "GPU 0, the emptiest of 2: held by others now: 0.3 GiB: Xorg (pid 1423, 300 MiB)" in " ".join(
+    assert "GPU 0, the emptiest of 2: held by others now: 300 MiB: Xorg (pid 1423, 300 MiB)" in " ".join(
         capsys.readouterr().out.split()
     )
 

@@ -204,7 +204,7 @@ def test_a_full_gpu_is_refused() -> None:
     }
     planned = made(model("QWEN_25_05B"), of_host(Gpus.parse(evidence(full)), 1))
     assert not planned.fits
-    assert "0.00 x 22.0 GiB = 0.0 GiB" in planned.refusal
+    assert "0.00 x 22.0 GiB = 0 MiB" in planned.refusal
     first = planned.ways_out[0]
     assert first.startswith("it fits the empty card, ")
     assert 'end python (pid 7, 22300 MiB), or plan as if it were: --gpu "NVIDIA L4"' in first
