@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from lpxdoctor.check import Finding, Proof, Seen, Severity
 from lpxdoctor.facts import messages
 from lpxdoctor.facts.messages import Told
-from lpxdoctor.recognize import xids
+from lpxdoctor.recognize import listed, xids
 from lpxdoctor.recognize.text import Pasted
 
 _LINE_CHARS = 240
@@ -27,7 +27,8 @@ def proofs(forms: Sequence[Pasted], about: Mapping[str, str]) -> tuple[Proof, ..
                 best[told.proves] = told, form
     found = tuple(_proof(told, form) for told, form in best.values())
     mentioned = () if about.get("xids_explained") else xids.proofs(forms[0])
-    return (*found, *(proof for proof in mentioned if proof.id not in best))
+    others = (*listed.proofs(forms[0]), *mentioned)
+    return (*found, *(proof for proof in others if proof.id not in best))
 
 
 def _proves_better(told: Told, held: Told) -> bool:
