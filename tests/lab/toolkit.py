@@ -6,6 +6,7 @@ stand-in. What they prove is the way from a repository to Docker's settings, and
 
 import hashlib
 import shutil
+import tempfile
 from pathlib import Path
 
 from tests.lab.engine import LAB, run
@@ -75,10 +76,10 @@ def _sign(directory: Path, packages: Path) -> None:
     index = (packages / "Packages").read_bytes()
     summed = f" {hashlib.sha256(index).hexdigest()} {len(index)} Packages"
     (packages / "Release").write_text(f"Origin: lab\nSHA256:\n{summed}\n")
-    home = directory / "work" / "gnupg"
-    home.mkdir(mode=0o700)
-    gpg = ("gpg", "--homedir", home, "--batch", "--quiet", "--passphrase", "")
-    run(*gpg, "--quick-gen-key", "lab@standin.invalid", "ed25519", "sign", "never")
-    run(*gpg, "--clearsign", "--output", packages / "InRelease", packages / "Release")
-    run(*gpg, "--armor", "--output", directory / "gpgkey", "--export", "lab@standin.invalid")
-    run("gpgconf", "--homedir", home, "--kill", "all")
+    # Not below the test's own directory: its agent's socket stands in it, whose path may have 107 characters.
+    with tempfile.TemporaryDirectory() as home:
+        gpg = ("gpg", "--homedir", home, "--batch", "--quiet", "--passphrase", "")
+        run(*gpg, "--quick-gen-key", "lab@standin.invalid", "ed25519", "sign", "never")
+        run(*gpg, "--clearsign", "--output", packages / "InRelease", packages / "Release")
+        run(*gpg, "--armor", "--output", directory / "gpgkey", "--export", "lab@standin.invalid")
+        run("gpgconf", "--homedir", home, "--kill", "all")
