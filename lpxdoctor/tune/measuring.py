@@ -93,15 +93,17 @@ def again(plan: Plan, found: Profile, noise: float) -> Plan | None:
     """Return how to measure once more what was disturbed: longer, where it varied too much to tell its mean."""
     if not found.is_valid:
         return plan  # what disturbed it is mostly over
-    if not isinstance(plan.requests, Mapping) or error(found) <= noise:
+    uncertain = {one for one, error in errors(found).items() if error > noise}
+    if not isinstance(plan.requests, Mapping) or not uncertain:
         return None
-    return replace(plan, requests={one: _LONGER * count for one, count in plan.requests.items()})
+    longer = {one: count * (_LONGER if one in uncertain else 1) for one, count in plan.requests.items()}
+    return replace(plan, requests=longer)
 
 
-def error(profile: Profile) -> float:
-    """Return the largest standard error of the tokens/s of a rung, as a share, by what varied within it."""
-    found = [run for rung in profile.rungs if not isinstance(run := runs(rung), str)]
-    return max((math.sqrt(run["tokens_per_s"].variance) for run in found), default=0.0)
+def errors(profile: Profile) -> Mapping[int, float]:
+    """Return by concurrency the standard error of the tokens/s, as a share, by what varied within a run."""
+    found = [(rung.concurrency, run) for rung in profile.rungs if not isinstance(run := runs(rung), str)]
+    return {one: math.sqrt(run["tokens_per_s"].variance) for one, run in found}
 
 
 def enough(plan: Plan, found: Profile) -> Mapping[int, int]:

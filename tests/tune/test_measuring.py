@@ -12,7 +12,7 @@ from lpxdoctor.decode.measure import Plan, usual_requests
 from lpxdoctor.decode.profile import Rung
 from lpxdoctor.tune.accuracy import Prompts
 from lpxdoctor.tune.command import command
-from lpxdoctor.tune.measuring import Measuring, again, enough, error
+from lpxdoctor.tune.measuring import Measuring, again, enough, errors
 from lpxdoctor.tune.service import Settings
 from tests.decode.peer import serving_apart
 from tests.decode.script import Script
@@ -80,10 +80,14 @@ def test_what_the_first_took_is_what_all_get(requests: int | None, monkeypatch: 
 
 def test_what_varied_too_much_is_measured_four_times_as_long() -> None:
     settled = replace(plan(None), requests={1: 16, 32: 128})
-    quiet, busy = (measured(Server(spells=by, memory=16), 1) for by in (0.001, 0.2))
+    quiet, busy = (measured(Server(spells=by, memory=16, concurrencies=(1, 32)), 1) for by in (0.001, 0.2))
     longer = again(settled, busy, 0.01)
     assert longer is not None
     assert longer.requests == {1: 64, 32: 512}
+    mixed = msgspec.structs.replace(quiet, rungs=(quiet.rungs[0], busy.rungs[1]))
+    only = again(settled, mixed, 0.01)
+    assert only is not None
+    assert only.requests == {1: 16, 32: 512}
     assert again(settled, quiet, 0.01) is None
     assert again(plan(5), busy, 0.01) is None  # as many as were typed
 
@@ -108,9 +112,13 @@ def test_the_one_after_a_longer_one_is_as_long_as_all(monkeypatch: pytest.Monkey
     assert longest.requests == (4 if second.valid else 1) * second.requests
 
 
+def worst(server: Server, seed: int) -> float:
+    return max(errors(measured(server, seed)).values())
+
+
 def test_spells_are_told_from_a_quiet_machine_and_a_longer_run_from_a_short_one() -> None:
     noise = policy.load().compare.noise["tokens_per_s"]
-    quiet = [error(measured(Server(spells=0.01, memory=2), seed)) for seed in range(20)]
-    busy = [error(measured(Server(spells=0.08, memory=16), seed)) for seed in range(20)]
+    quiet = [worst(Server(spells=0.01, memory=2), seed) for seed in range(20)]
+    busy = [worst(Server(spells=0.08, memory=16), seed) for seed in range(20)]
     assert max(quiet) <= noise
     assert sorted(busy)[2] > noise
