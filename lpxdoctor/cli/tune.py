@@ -183,7 +183,8 @@ def _tell(line: str) -> None:
 def _tell_rung(rung: "Rung") -> None:
     rate = rung.output_tokens_per_s
     told = "no tokens/s" if rate is None else f"{rate:,.0f} tokens/s"
-    _tell(f"  {rung.concurrency} at once: {told}{'' if rung.valid else ', invalid: ' + (rung.invalid_because or '')}")
+    invalid = "" if rung.valid else f", invalid: {rung.invalid_because or ''}"
+    _tell(f"  {rung.concurrency} at once, {rung.requests:,} requests: {told}{invalid}")
 
 
 def _report(state: "State", file: Path, form: str) -> None:
