@@ -10,7 +10,7 @@ from lpxdoctor.recognize.text import Pasted
 
 # From the brace that begins it to the one that ends it, both at the beginning of a line, and what follows as another.
 _FILE = r"\{(?:[^\n]*\n){1,99}?\} *\n"
-_LISTED = re.compile(rf"\bcat [^\n]{{0,40}}{re.escape(DAEMON_JSON.path)} *\n+(?P<file>{_FILE}(?:\n*{_FILE})?)")
+_LISTED = re.compile(rf"{re.escape(DAEMON_JSON.path)}\b[^\n]{{0,60}}\n+(?P<file>{_FILE}(?:\n*{_FILE})?)")
 _SHORTENED = re.compile(r"\.\.\.|\u2026|^\s*(?:#|//)", re.MULTILINE)  # what people put for lines, and beside them
 _LINE = re.compile(r"line (\d+)")
 
