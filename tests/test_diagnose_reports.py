@@ -11,7 +11,7 @@ from tests.diagnosing import KINDS, checks, judged
 
 # "%% CHECK|CHECK address" begins each report; "nothing" is a host, or a log, with no fault that is to be named. Half of
 # them were read while rules were made (first), half only measured (held-out), and the rest came after that (later); the
-# same halves of a second gathering are the ones named again, and the third, fourth and fifth gathering were judged and
+# same halves of a second gathering are the ones named again, and the third and the fourth gathering were judged and
 # measured before any rule was made for them.
 REPORTS = [
     (expected.split("|"), address, text)
