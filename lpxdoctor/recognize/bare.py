@@ -56,7 +56,8 @@ def _unwrapped(line: str) -> str:
         line = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), line)
     if "<" in line:
         line = _TAGS.sub("", line)
-    return html.unescape(line) if _MARKUP.search(line) else line
+    line = html.unescape(line) if _MARKUP.search(line) else line
+    return line.replace("\n", " ")  # written as an escape, it would make two lines of one
 
 
 def _without_numbers(lines: tuple[str, ...]) -> tuple[str, ...]:

@@ -57,6 +57,13 @@ def test_escapes_of_the_web_and_of_json_are_read() -> None:
     assert bare(['","stream":"stderr","time":"2026-11-29T03:12:44Z"}']) == ("",)
 
 
-@given(st.lists(st.text()))
-def test_any_lines_stay_as_many(lines: list[str]) -> None:
-    assert len(bare(lines)) == len(lines)
+# As people's lines come, and the ways in which the end of one may be written inside.
+PIECES = st.sampled_from(["\\u000a", "&#10;", "&#x0a;", "&#13;", "&quot;", "<br>", "1: ", "NVRM: Xid "])
+
+
+@given(st.lists(st.text() | st.lists(PIECES | st.text()).map("".join)))
+def test_any_lines_stay_as_many_and_each_is_one(lines: list[str]) -> None:
+    given_lines = [line.replace("\n", "") for line in lines]
+    found = bare(given_lines)
+    assert len(found) == len(given_lines)
+    assert "\n" not in "".join(found)
