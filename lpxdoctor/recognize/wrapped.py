@@ -39,9 +39,9 @@ def _broken_between_words(line: str, after: str, width: int) -> Seam:
 def _seams(pasted: Pasted, width: int, between: Callable[[str, str, int], Seam]) -> list[Seam]:
     """Return for each line whether the next goes on with it."""
     seams: list[Seam] = []
-    following = zip((*pasted.shown[1:], ""), (*pasted.bare[1:], ""), strict=True)
-    for line, (after, bare) in zip(pasted.shown, following, strict=True):
-        stamped = after[:_OWN_START] != bare[:_OWN_START]
+    following = zip(*((*lines[1:], "") for lines in (pasted.shown, pasted.searched, pasted.bare)), strict=True)
+    for line, (after, searched, bare) in zip(pasted.shown, following, strict=True):
+        stamped = searched[:_OWN_START] != bare[:_OWN_START]
         own = not after.strip() or stamped or line[:_OWN_START] == after[:_OWN_START] or _BEGINS.match(after)
         seams.append(None if own else between(line, after, width))
     return seams

@@ -33,6 +33,15 @@ def test_a_mail_breaks_between_words() -> None:
     assert any(LONG in form.bare[0] for form in forms)
 
 
+def test_a_line_broken_before_what_is_written_with_a_backslash_or_a_typographic_sign_is_whole_again() -> None:
+    for mark in ('\\"', "\u201c"):
+        line = (
+            f"Error response from daemon: could not select device driver {mark}nvidia{mark} with capabilities: [[gpu]]"
+        )
+        broken = f"$ docker run\n{textwrap.fill(line, 60, break_on_hyphens=False)}\n"
+        assert any('driver "nvidia" with' in form.text for form in whole(given_lines(broken))), mark
+
+
 def test_lines_of_one_kind_are_no_broken_one() -> None:
     line = "[  885.242168] NVRM: GPU 0000:0a:00.0: RmInitAdapter failed! (0x24:0x72:1568)"
     assert list(whole(given_lines(f"{line}\n{line}\n{line}\n"))) == []
