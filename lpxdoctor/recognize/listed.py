@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, Proof, Seen
+from lpxdoctor.check import Finding, Proof
 from lpxdoctor.facts import daemon_json
 from lpxdoctor.facts.container import DAEMON_JSON
 from lpxdoctor.recognize.text import Pasted
@@ -20,12 +20,10 @@ def proofs(pasted: Pasted) -> Iterator[Proof]:
     found = _LISTED.search(pasted.text)
     if found is None or _SHORTENED.search(found["file"]):
         return
-    error = daemon_json.settings(DAEMON_JSON.path, found["file"]).error
+    error = daemon_json.settings(DAEMON_JSON.path, found["file"].rstrip()).error
     line = _LINE.match(error)
     if line:
         index = pasted.text.count("\n", 0, found.start("file")) + int(line[1]) - 1
-        seen = (Seen(f"line {pasted.numbers[index]:,}", pasted.shown[index].strip()[:240]),)
         confirm = (f"sudo dockerd --validate --config-file {DAEMON_JSON.path}",)
-        yield Proof(
-            "container.daemon-json-invalid", Finding(f"{DAEMON_JSON.path}: {error}", seen=seen, confirm=confirm)
-        )
+        finding = Finding(f"{DAEMON_JSON.path}: {error}", seen=(pasted.seen(index),), confirm=confirm)
+        yield Proof("container.daemon-json-invalid", finding)

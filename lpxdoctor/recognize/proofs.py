@@ -8,8 +8,6 @@ from lpxdoctor.facts.messages import Told
 from lpxdoctor.recognize import listed, xids
 from lpxdoctor.recognize.text import Pasted
 
-_LINE_CHARS = 240
-
 
 def proofs(forms: Sequence[Pasted], about: Mapping[str, str]) -> tuple[Proof, ...]:
     """Return the proofs in a text, the deepest cause first; for each check the one that proves it most directly.
@@ -59,8 +57,5 @@ def _proof(told: Told, pasted: Pasted) -> Proof:
 
 def _seen(lines: Iterable[tuple[int, str]], pasted: Pasted, again: str) -> Iterator[Seen]:
     for number, _ in lines:
-        shown = pasted.shown[number - 1].strip()
-        yield Seen(
-            f"line {pasted.numbers[number - 1]:,}", shown[:_LINE_CHARS] + ("…" if shown[_LINE_CHARS:] else ""), again
-        )
+        yield pasted.seen(number - 1, again)
         again = ""

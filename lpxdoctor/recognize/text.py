@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from lpxdoctor.check import Seen
 from lpxdoctor.recognize.bare import bare
 from lpxdoctor.recognize.condense import Excerpt
 from lpxdoctor.recognize.languages import english
@@ -22,6 +23,7 @@ _SPACES = {ord(space): " " for space in "\xa0\u2000\u2002\u2003\u2007\u2009\u202
 )
 _DASHES = re.compile(r"(?<=\s)[\u2013\u2014](?=[a-z])")  # what chats make of the two dashes of an option
 _LONG_BYTES, _LONG_LINES = 1024, 200
+_SEEN_CHARS = 240
 _PLAIN = str.maketrans(_TYPOGRAPHIC, "''\"\":(),;.= []")
 
 
@@ -41,6 +43,11 @@ class Pasted:
     def text(self) -> str:
         """The bare lines to search in, as one text."""
         return "\n".join(self.bare) + "\n"
+
+    def seen(self, index: int, note: str = "") -> Seen:
+        """Return a line as what was seen: its number, and the line as it is shown, cut where it is long."""
+        shown = self.shown[index].strip()
+        return Seen(f"line {self.numbers[index]:,}", shown[:_SEEN_CHARS] + ("…" if shown[_SEEN_CHARS:] else ""), note)
 
 
 def pasted(excerpt: Excerpt) -> Pasted:

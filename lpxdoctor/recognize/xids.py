@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from lpxdoctor import knowledge
-from lpxdoctor.check import Finding, Proof, Seen
+from lpxdoctor.check import Finding, Proof
 from lpxdoctor.facts import messages
 from lpxdoctor.knowledge.rows import Xid
 from lpxdoctor.recognize.text import Pasted
@@ -43,6 +43,6 @@ def _check(row: Xid) -> str:
 
 def _proof(check: str, row: Xid, pasted: Pasted, index: int) -> Proof:
     do = (knowledge.load().xid_actions[row.action], *((row.also,) if row.also else ()))
-    seen = (Seen(f"line {pasted.numbers[index]:,}", pasted.shown[index].strip()[:240]),)
+    seen = (pasted.seen(index),)
     confirm = ("sudo dmesg | grep -e Xid -e NVRM   (which GPU, which process, how often?)",)
     return Proof(check, Finding(f"Xid {row.code}: {row.meaning}", seen=seen, do=do, confirm=confirm), rank=1)
