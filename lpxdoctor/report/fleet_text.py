@@ -117,12 +117,10 @@ def _table(
         host, many = group[0], len(group) > 1
         name = _hosts_of(len(group)) if many else host.name
         said = _said(host, names=_names(group, signs) if many else "")
-        is_new = host.no_answer is not None and (verbose or host.no_answer.reason not in told)
-        if is_new:  # whole: it ends with what was seen
-            said.no_wrap, said.overflow = False, "fold"
         grid.add_row(Text(f"{signs[_SIGNS[verdict]]} {name}", _STYLES[verdict]), said)
-        if host.no_answer and is_new:
+        if host.no_answer and (verbose or host.no_answer.reason not in told):
             told.add(host.no_answer.reason)
+            said.no_wrap, said.overflow = False, "fold"  # whole: it ends with what was seen
             grid.add_row("", Text(host.no_answer.do, "dim", overflow="fold", no_wrap=False))
     return grid
 
