@@ -1,6 +1,7 @@
 """Servers over SSH, provisioned as a user does: stopped by a fault, interrupted in every way, and gone on with."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -107,14 +108,19 @@ def test_a_host_that_is_gone_is_a_failed_canary(
 # --- In the middle of a playbook --------------------------------------------------------------------------------------
 
 
+def holder(host: Host) -> dict[str, Any]:
+    """Return who has the host's lock, nothing where nobody has it."""
+    told: dict[str, Any] = json.loads(host.ssh(f"cat {LOCK} 2>/dev/null || :") or "{}")
+    return told
+
+
 @contextmanager
 def under_way(host: Host, environment: dict[str, str], *argv: str | Path) -> Generator["subprocess.Popen[str]"]:
     """Start lpxdoctor and yield it when its playbook is at work on a host."""
     command = (sys.executable, "-m", "lpxdoctor", *argv)
     process = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        read = f"cat {LOCK} 2>/dev/null || :"
-        wait_until(lambda: '"pid"' in host.ssh(read) or process.poll() is not None, "its lock", lambda: "", 180)
+        wait_until(lambda: bool(holder(host)) or process.poll() is not None, "its lock", lambda: "", 180)
         if process.poll() is not None:
             pytest.fail("\n".join(process.communicate()))
         yield process
@@ -134,6 +140,8 @@ def test_a_run_that_is_killed_is_known_and_finished_by_the_next(
     pair = [hosts["lab-p2"], hosts["lab-p3"]]
     run = ("provision", "boot", *options_of(tmp_path, pair))
     with under_way(hosts["lab-p2"], environment, *run) as process:
+        its_ansible = holder(hosts["lab-p2"])["pid"]
+        os.kill(its_ansible, signal.SIGSTOP)  # else it may have come to its end before all this was tried
         second = doctor(*run)
         assert (second.status, second.out) == (64, "")
         assert f": process {process.pid} of " in second.err
@@ -142,8 +150,8 @@ def test_a_run_that_is_killed_is_known_and_finished_by_the_next(
         process.send_signal(signal.SIGKILL)
         process.wait()
     # Its Ansible is ended by the kernel, and until then it is at work there.
-    left = json.loads(hosts["lab-p2"].ssh(f"cat {LOCK} 2>/dev/null || echo {{}}"))
-    wait_until(lambda: not left or not Path(f"/proc/{left['pid']}").exists(), "its end", lambda: str(left), 60)
+    wait_until(lambda: not Path(f"/proc/{its_ansible}").exists(), "its end", lambda: f"{its_ansible}", 60)
+    assert holder(hosts["lab-p2"])["pid"] == its_ansible
     known = records.load(str(run[3]))
     assert (known.at("running"), known.at("waiting")) == (("lab-p2",), ("lab-p3",))
     assert known.hosts["lab-p2"].phase == "playbooks"
