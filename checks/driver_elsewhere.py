@@ -90,10 +90,10 @@ def repository_key_missing(symptoms: Symptoms) -> Iterator[Finding]:
 
 @check("driver.installer-held-up", Severity.WARN, layer="driver")
 def installer_held_up(symptoms: Symptoms) -> Iterator[Finding]:
-    """NVIDIA's installer stopped before it changed anything.
+    """A driver that is in use, or belongs to packages, was not replaced.
 
-    Why: it does not replace a module that is in use, by a graphical session, by persistenced or by an engine, nor a
-        driver that packages of the distribution put there.
+    Why: NVIDIA's installer and modprobe do not replace a module that a graphical session, persistenced or an engine
+        has in use, and the installer none that packages of the distribution put there.
     Fix: prefer the distribution's packages. Else stop what uses the GPUs (sudo systemctl isolate multi-user.target,
         nvidia-persistenced, containers), unload the module (rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia), or
         remove the packages first, and run it again.

@@ -120,7 +120,7 @@ _OTHERS_MODULE = re.compile(
 )
 _NVIDIA = re.compile(r"nvidia|\bNVRM\b|geforce|\bcuda\b|\b10de:", re.IGNORECASE)
 _OTHER_VENDOR = re.compile(
-    r"\brocm\b|\bHIP (?:error|runtime version)|AMD (?:Instinct|Radeon)|\bgfx\d{3}|\btorch_npu\b|\bascend\b"
+    r"\brocm\b(?! used to build pytorch: N/A)|\bHIP (?:error|runtime version|out of memory)|AMD (?:Instinct|Radeon)|\bgfx\d{3}|\btorch_npu\b|\bascend\b"
     r"|\bintel_extension",
     re.IGNORECASE,
 )
