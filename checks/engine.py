@@ -41,6 +41,9 @@ def killed_for_memory(engines: Engines, host: Host) -> Iterator[Finding]:
                 *(Seen("kernel log", line.strip()[:120], "dmesg") for line in lines[-1:]),
             )
             yield Finding(f"{engine.name} was killed for memory", engine.name, seen, ("sudo dmesg | grep -i oom",))
+    for engine, cause in engines.ended("host-memory-refused"):
+        logged = Seen("log", cause.line, f"docker logs {engine.name}")
+        yield Finding(f"{engine.name}: {cause.meaning}", engine.name, (logged,), ("free -h",))
 
 
 @check("engine.killed", Severity.WARN, layer="engine", after=["engine.killed-for-memory"])

@@ -17,6 +17,9 @@ def _finding(engine: Engine, cause: Match, *more: Seen) -> Finding:
 # --- how it is built --------------------------------------------------------------------------------------------------
 
 
+_MIXED = ("installation-mixed", "triton-backend-missing", "architecture-not-inspected", "kernels-not-compiled")
+
+
 @check("engine.installation-mixed", Severity.FAIL, layer="engine")
 def installation_mixed(engines: Engines) -> Iterator[Finding]:
     """The parts of an engine's installation do not go together.
@@ -27,7 +30,7 @@ def installation_mixed(engines: Engines) -> Iterator[Finding]:
         bring its torch (pip install vllm, nothing before it).
     Source: https://docs.vllm.ai/en/latest/getting_started/installation/gpu.html
     """
-    for engine, cause in engines.ended("installation-mixed", "architecture-not-inspected", "kernels-not-compiled"):
+    for engine, cause in engines.ended(*_MIXED):
         yield _finding(engine, cause, Seen("image", engine.image))
 
 

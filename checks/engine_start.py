@@ -249,5 +249,5 @@ def out_of_gpu_memory(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/vllm-project/vllm/issues/57475;
         https://docs.vllm.ai/en/latest/configuration/conserving_memory.html
     """
-    for engine, cause in engines.ended("out-of-memory"):
+    for engine, cause in engines.ended("out-of-memory", "allocator-without-nvml"):
         yield _finding(engine, cause, _option(engine, "--gpu-memory-utilization"), _option(engine, "--max-num-seqs"))

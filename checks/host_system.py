@@ -12,6 +12,7 @@ _OWN_GOVERNORS = ("intel_pstate", "amd-pstate", "amd-pstate-epp")  # their "powe
 _OOM = r"[Oo]ut of memory: Killed process"
 _STALL = r"soft lockup|hard LOCKUP|rcu\S*: INFO: .*detected (?:expedited )?stalls|blocked for more than \d+ seconds"
 _WHERE = "dmesg"
+_BEFORE_DRIVERS_S = 1  # what comes first is of the kernel alone, and a small buffer may have lost it at once
 
 
 @check("host.process-stuck-in-driver", Severity.FAIL, layer="driver", after=["host.no-gpu"])
@@ -38,6 +39,26 @@ def process_stuck_in_driver(host: Host) -> Iterator[Finding]:
                 ),
                 do=("sudo dmesg | grep -e NVRM -e Xid", "sudo reboot"),
             )
+
+
+@check("host.kernel-log-cut", Severity.INFO, layer="driver")
+def kernel_log_cut(host: Host) -> Iterator[Finding]:
+    """The kernel log no longer reaches back to the boot.
+
+    Why: the kernel's buffer is a ring, and was filled or cleared. What is judged by it, an Xid, a killed process, a
+        refused module, was looked for in what is left: that nothing is found there does not mean that nothing was.
+    Fix: the journal keeps more: journalctl -k -b | grep -e NVRM -e Xid. See what fills the log; log_buf_len=16M on the
+        kernel's command line gives it room.
+    Source: https://docs.kernel.org/admin-guide/kernel-parameters.html (log_buf_len)
+    """
+    begins_s = host.kernel_log_begins_s
+    if begins_s is None and host.kernel_log:
+        raise NotApplicable("its lines carry no times")
+    if begins_s is not None and begins_s < _BEFORE_DRIVERS_S:
+        return
+    left = "it is empty" if begins_s is None else f"its first line is of {begins_s / 3600:.1f} hours after the boot"
+    seen = (Seen("kernel log", (host.kernel_log or ("no line",))[0][:120], _WHERE),)
+    yield Finding(left, seen=seen, do=("sudo journalctl -k -b | grep -e NVRM -e Xid",))
 
 
 @check("host.out-of-memory", Severity.WARN, layer="deployment")

@@ -32,6 +32,8 @@ CLOCK = File("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 MACHINE_ID = File("/etc/machine-id")
 BOOT_ID = File("/proc/sys/kernel/random/boot_id")
 
+_LOG_STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+\.\d+)\]")
+
 # systemd-detect-virt(1), the table of containers; wsl, also there, is a virtual machine to us.
 _CONTAINERS = (
     *("openvz", "lxc", "lxc-libvirt", "systemd-nspawn", "docker", "podman", "rkt", "proot", "pouch", "container-other"),
@@ -116,6 +118,12 @@ class Host(Fact):
     def in_container(self) -> bool:
         """Whether this is a container, whose kernel and modules are its host's."""
         return self.virtualization == "container"
+
+    @property
+    def kernel_log_begins_s(self) -> float | None:
+        """Seconds after the boot of the log's first line, None where it has no line or lines without times."""
+        stamp = _LOG_STAMP.match(self.kernel_log[0]) if self.kernel_log else None
+        return float(stamp[1]) if stamp else None
 
     @classmethod
     def parse(cls, evidence: Evidence) -> "Host":

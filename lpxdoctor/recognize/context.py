@@ -9,6 +9,7 @@ from lpxdoctor import knowledge
 from lpxdoctor.facts.modprobe import CommandLine
 from lpxdoctor.facts.packages import Package
 from lpxdoctor.knowledge import names
+from lpxdoctor.recognize.peers import peers
 
 _DRIVER = r"(?P<v>\d{3}\.\d{2,3}(?:\.\d{2})?)"
 _RELEASE = r"(?P<v>\d+\.\d+\.\d+-[\w.+~-]*\w)"
@@ -120,8 +121,8 @@ _OTHERS_MODULE = re.compile(
 )
 _NVIDIA = re.compile(r"nvidia|\bNVRM\b|geforce|\bcuda\b|\b10de:", re.IGNORECASE)
 _OTHER_VENDOR = re.compile(
-    r"\brocm\b(?! used to build pytorch: N/A)|\bHIP (?:error|runtime version|out of memory)|AMD (?:Instinct|Radeon)|\bgfx\d{3}|\btorch_npu\b|\bascend\b"
-    r"|\bintel_extension",
+    r"\brocm\b(?! used to build pytorch: N/A)|\bHIP (?:error|runtime version|out of memory)|AMD (?:Instinct|Radeon)"
+    r"|\bgfx\d{3}|\btorch_npu\b|\bascend\b|\bintel_extension",
     re.IGNORECASE,
 )
 # What a page about Xids says of one, which is no report of it: "Xid 63 (row remapping failure), Xid 74 means ...".
@@ -149,7 +150,7 @@ def context(text: str) -> dict[str, str]:
     found |= (
         _gpu(text) | _kernels(text, found.get("kernel", "")) | _command_line(text) | _upgrade(text) | _flavour(text)
     )
-    found |= _packages(text) | _of_others(text, found) | _xids_explained(text)
+    found |= _packages(text) | _of_others(text, found) | _xids_explained(text) | peers(text)
     return {name: value for name, value in (found | _derived(found, text)).items() if value}
 
 

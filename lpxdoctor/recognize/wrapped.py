@@ -7,7 +7,8 @@ from lpxdoctor.recognize.text import Pasted
 
 _MOST_LINES = 2000
 _NARROWEST, _WIDEST = 30, 250
-_OWN_START = 6  # characters that a line and the next have in common where the next is a line of its own
+_OWN_START = 6  # characters that a line and the next have in common where the next is a line of its own, and
+_WORD_END = re.compile(r"(?<=\S)[\s:]")  # all of its first word, for a name may be broken in two that begin alike
 # As tables, prompts, listings and the last lines of tracebacks begin.
 _BEGINS = re.compile(r"\s*(?:[|+$#>]|ii\s|GPU \d|[\w.]+(?:Error|Exception)\b|-{3}|={3})")
 
@@ -42,9 +43,14 @@ def _seams(pasted: Pasted, width: int, between: Callable[[str, str, int], Seam])
     following = zip(*((*lines[1:], "") for lines in (pasted.shown, pasted.searched, pasted.bare)), strict=True)
     for line, (after, searched, bare) in zip(pasted.shown, following, strict=True):
         stamped = searched[:_OWN_START] != bare[:_OWN_START]
-        own = not after.strip() or stamped or line[:_OWN_START] == after[:_OWN_START] or _BEGINS.match(after)
+        alike = line[:_OWN_START] == after[:_OWN_START] and _first_word(line) == _first_word(after)
+        own = not after.strip() or stamped or alike or _BEGINS.match(after)
         seams.append(None if own else between(line, after, width))
     return seams
+
+
+def _first_word(line: str) -> str:
+    return _WORD_END.split(line, 1)[0]
 
 
 def _joined(pasted: Pasted, seams: Sequence[Seam]) -> Pasted:

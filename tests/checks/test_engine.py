@@ -90,7 +90,8 @@ CAUSES: dict[str, tuple[str, ...]] = {
     ),
     "engine.memory-held-by-others": ("memory-held-by-others",),
     "engine.context-exceeds-kv-cache": ("context-exceeds-kv-cache", "no-kv-cache-memory"),
-    "engine.out-of-gpu-memory": ("out-of-memory",),
+    "engine.out-of-gpu-memory": ("out-of-memory", "allocator-without-nvml"),
+    "engine.killed-for-memory": ("host-memory-refused",),
     "engine.model-gated": ("model-gated",),
     "engine.model-not-found": ("model-not-found", "hub-unreachable"),
     "engine.port-in-use": ("port-in-use",),
@@ -109,7 +110,9 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "engine.weights-broken": ("weights-broken",),
     "engine.directory-closed": ("directory-closed",),
     "engine.model-wants-own-code": ("wants-own-code",),
-    "engine.installation-mixed": ("installation-mixed", "architecture-not-inspected", "kernels-not-compiled"),
+    "engine.installation-mixed": (
+        *("installation-mixed", "architecture-not-inspected", "kernels-not-compiled", "triton-backend-missing"),
+    ),
     "engine.compiler-missing": ("compiler-missing",),
     "engine.too-many-open-files": ("too-many-open-files",),
 }

@@ -43,6 +43,7 @@ CHANGED: dict[str, tuple[dict[str, Any], str]] = {
     "host.reboot-pending": ({"reboot_required": True, "reboot_packages": ("linux-base", "dbus")}, "linux-base, dbus"),
     "host.out-of-memory": ({"kernel_log": (OOM,)}, "1 times in the kernel log, the last: Out of memory"),
     "host.kernel-stalls": ({"kernel_log": (STALL, BLOCKED)}, "seen 2 times"),
+    "host.kernel-log-cut": ({"kernel_log": ("[40000.5] usb 1-1: new device", OOM)}, "11.1 hours after the boot"),
     "host.cpu-clock-held-low": ({"governor": "powersave", "governor_driver": "acpi-cpufreq"}, "acpi-cpufreq"),
     "host.clocksource-slow": ({"clocksource": "hpet"}, "hpet"),
 }
@@ -58,6 +59,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "host.out-of-memory": {
         "kernel_log": ("[1.0] oom_reaper: started", "[2.0] Freeing unused kernel image memory: 2048K")
     },
+    "host.kernel-log-cut": {"kernel_log": ("<6>[    0.459548] Freeing unused kernel image memory: 2008K", OOM)},
     "host.kernel-stalls": {
         "kernel_log": ("[1.0] rcu: Hierarchical RCU implementation.", "[1.1] NMI watchdog: Enabled.")
     },
@@ -95,6 +97,12 @@ def test_every_check_of_the_machine_is_tested() -> None:
         "host.gpus-missing",
         "host.pcie-errors",  # test_told.py
     }
+
+
+def test_a_kernel_log_that_was_cleared_is_not_quiet_and_one_without_times_is_not_judged() -> None:
+    assert judged("host.kernel-log-cut", kernel_log=()) == [" it is empty"]
+    with pytest.raises(NotApplicable):
+        judged("host.kernel-log-cut", kernel_log=("usb 1-1: new device",))
 
 
 @pytest.mark.parametrize("check_id", ["host.iommu-translates", "host.acs-redirects"])

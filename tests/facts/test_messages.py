@@ -58,6 +58,7 @@ def test_a_meaning_names_only_what_the_pattern_or_the_context_may_know(known: Kn
         "package_versions",
         "runtime_cuda",
         "needs_driver",
+        "p2p_told",
     }
     groups = {name.rstrip("0123456789") for name in messages.compiled(known.pattern).groupindex}
     for meaning in (known.meaning, *(reading.meaning for reading in known.but)):
