@@ -8,14 +8,19 @@ import pytest
 from lpxdoctor.cli import run
 from tests.lab.vllm import MAX_NUM_SEQS, Server
 
+ATTEMPTS = 3  # an engine that other tests starve runs in bursts, between which nothing waits in it
+
 
 def test_the_engines_limit_is_the_knee(
     vllm_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     options = ("--ladder", "2,4,8,16", "--input-len", "64", "--output-len", "128", "--format", "json")
-    assert run(["baseline", vllm_server.url, *options]) in (0, 1)  # a busy machine may make rungs invalid
-    answer = json.loads(capsys.readouterr().out)
+    for _ in range(ATTEMPTS):
+        assert run(["baseline", vllm_server.url, *options]) in (0, 1)  # a busy machine may make rungs invalid
+        answer = json.loads(capsys.readouterr().out)
+        if [rung["concurrency"] for rung in answer["rungs"]] == [2, 4, 8]:
+            break
     assert [rung["concurrency"] for rung in answer["rungs"]] == [2, 4, 8]
     assert answer["ladder"]["stopped"].startswith("cap: max_num_seqs reached at 8 at once")
     knee = answer["knee"]

@@ -27,15 +27,19 @@ def test_secrets_are_in_no_argument_environment_event_or_file(
     seen: list[TaskEvent] = []
     arguments: list[str] = []
     files: dict[str, str] = {}
+    private: list[int] = []
 
     def watch(event: TaskEvent) -> None:
         seen.append(event)
         arguments.extend(processes("s3cret"))
         for directory, _, names in os.walk(tmp_path / "tmp"):
             for name in names:
-                if not name.startswith("inventory-"):
-                    with contextlib.suppress(FileNotFoundError):  # the run goes on meanwhile
-                        path = Path(directory, name)
+                path = Path(directory, name)
+                with contextlib.suppress(FileNotFoundError):  # the run goes on meanwhile
+                    # Variables, and what copy is to write while it does so, must stand somewhere.
+                    if name.startswith("inventory-") or path.parent.name.startswith("ansible-local-"):
+                        private.append(path.stat().st_mode & 0o077)
+                    else:
                         files[str(path)] = path.read_text(errors="replace")
 
     outcome = run(watch, None, variables)
@@ -45,6 +49,7 @@ def test_secrets_are_in_no_argument_environment_event_or_file(
     assert "hf_of_the_caller" not in repr(seen)  # the environment of a task, as `env` printed it
     assert any(path.endswith("/command") for path in files)  # the runner's artifacts were looked at
     assert not [path for path, text in files.items() if "s3cret" in text or "hf_of_the_caller" in text]
+    assert set(private) == {0}
     assert outcome.log is not None
     assert "s3cret" not in outcome.log.read_text()
 
