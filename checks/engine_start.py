@@ -6,6 +6,7 @@ from lpxdoctor.check import Finding, Seen, Severity, check
 from lpxdoctor.facts.engine import Engine, Engines
 from lpxdoctor.facts.messages import Match
 
+_FABRIC = ("fabric.manager-not-running", "fabric.not-completed")
 _PASSTHROUGH = "container.gpu-not-visible"
 # Docker refused to start the container, since it could not hand a GPU over in the way that was asked for.
 _NOT_HANDED_OVER = (
@@ -35,7 +36,7 @@ def _option(engine: Engine, *names: str) -> Seen:
 # --- the driver -------------------------------------------------------------------------------------------------------
 
 
-@check("engine.fabric-not-ready", Severity.FAIL, layer="driver", after=["fabric.manager-not-running", _PASSTHROUGH])
+@check("engine.fabric-not-ready", Severity.FAIL, layer="driver", after=[*_FABRIC, _PASSTHROUGH])
 def fabric_not_ready(engines: Engines) -> Iterator[Finding]:
     """A program ended with CUDA error 802: the NVSwitch fabric is not up.
 

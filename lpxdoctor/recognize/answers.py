@@ -27,6 +27,7 @@ JUDGED = frozenset(
         ),
         *("gpu.ecc-uncorrectable", "gpu.sram-threshold-exceeded", "gpu.row-remap-failed", "gpu.row-remap-pending"),
         *("gpu.page-retirement-pending", "gpu.recovery-needed", "gpu.hardware-slowdown", "gpu.power-brake"),
+        "gpu.power-limit-lowered",
         *("gpu.thermal-slowdown", "gpu.temperature-near-limit", "gpu.pcie-width-degraded", "gpu.mig-on"),
         *(
             "gpu.mig-change-pending",

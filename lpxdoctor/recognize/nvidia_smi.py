@@ -183,6 +183,8 @@ def _of_fields(fields: Mapping[str, str]) -> Raw:
 _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "temperature_c": ("Temperature/GPU Current Temp",),
     "slowdown_c": ("Temperature/GPU Slowdown Temp",),
+    "power_limit_w": ("GPU Power Readings/Current Power Limit", "Power Readings/Enforced Power Limit"),
+    "power_default_w": ("GPU Power Readings/Default Power Limit", "Power Readings/Default Power Limit"),
     "bar1_mib": ("BAR1 Memory Usage/Total",),
     "utilization_percent": ("Utilization/Gpu", "Utilization/GPU"),
     "pcie_generation": ("PCI/GPU Link Info/PCIe Generation/Current",),
