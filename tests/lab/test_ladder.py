@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ def test_the_engines_limit_is_the_knee(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     options = ("--ladder", "2,4,8,16", "--input-len", "64", "--output-len", "128", "--format", "json")
+    answer: dict[str, Any] = {}
     for _ in range(ATTEMPTS):
         assert run(["baseline", vllm_server.url, *options]) in (0, 1)  # a busy machine may make rungs invalid
         answer = json.loads(capsys.readouterr().out)

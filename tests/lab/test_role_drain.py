@@ -70,18 +70,11 @@ def wait_for_the_request() -> None:
 
 
 def test_an_engine_that_stays_busy_goes_on(engine: vllm.Server) -> None:
-    said: list[str] = []
-
-    def is_told() -> bool:
-        said.append(DRAIN.drain(given(), NAME, time.monotonic() + 1))
-        return said[-1] == "requests run or wait in it (1)"
-
     with beside(ask, engine, TOKENS):
         wait_for_the_request()
-        # On a busy machine its metrics may take longer than this drain has, and it goes on then, too.
-        wait_until(is_told, "how much it has", lambda: f"{said}", 60)
+        with vllm.held(engine.container_id):  # for its answer may come sooner than a busy machine gets to ask it
+            assert DRAIN.drain(given(), NAME, time.monotonic() + 1) == "requests run or wait in it (1)"
         assert running() == "true"
-    assert set(said[:-1]) <= {"it does not tell how many requests it has"}
     assert ask(engine, 1) == 1  # and takes new ones again
 
 

@@ -1,6 +1,7 @@
 """The real inference engine for tests: an image and a model directory in, vLLM on 127.0.0.1 out."""
 
 import os
+import signal
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -58,12 +59,29 @@ def let_the_server_speak(container_id: str) -> None:
     The two wait for each other by spinning, so they take both of two cores, and the server would send what it has when
     it gets a moment: all tokens of an answer at once, and /metrics too late.
     """
-    for line in docker("top", container_id, "-eo", "pid,comm").splitlines():
-        pid, _, name = line.strip().partition(" ")
-        if name.strip().startswith("VLLM::"):
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                with suppress(ProcessLookupError):  # some only help at the start
-                    os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
+    for pid in _core(container_id):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(ProcessLookupError):  # some only help at the start
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
+
+
+@contextmanager
+def held(container_id: str) -> Generator[None]:
+    """Stop vLLM's core and worker until the block ends: requests stay as they are, and its API server tells of them."""
+    pids = _core(container_id)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _core(container_id: str) -> list[int]:
+    """Return the processes of vLLM's core and worker, by this machine's numbers."""
+    rows = (line.split(maxsplit=1) for line in docker("top", container_id, "-eo", "pid,comm").splitlines())
+    return [int(pid) for pid, name in rows if name.startswith("VLLM::")]
 
 
 def _is_ready(server: Server) -> bool:
