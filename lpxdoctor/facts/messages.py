@@ -28,14 +28,21 @@ _XID = (
     r"(?! ?(?:minutes?|min|hours?|h|s|sec\w*|times?|%|W|°|C|GB|GiB|MiB|days?|tokens?|GPUs?)\b)"
     r"|\b(?:XidCriticalError|DCGM_FI_DEV_XID_ERRORS(?:\{[^}\n]{0,400}\})?)[ =:]{1,3}(?P<code903>NUMBERS)\b"
 )
-# "no Xid 79 since" tells of none, nor does a guide's "if you see Xid 79"; a message that itself begins with No is
-# matched from there on.
+# "no Xid 79 since" tells of none, nor does a guide's "if you see Xid 79" or "this solves the ..."; a message that
+# itself begins with No is matched from there on.
 _DENIED = re.compile(
     r"(?:\b(?:no|without|never|zero|nor)\s+(?:[\w-]+\s+){0,2}|(?:\b(?:did|do|does|is|was|were)\s?(?:not|n't)\s+)"
     r"(?:[\w-]+\s+){0,2}|(?:没有|未见|不再|并无|并非|不是|无)\s*(?:[\w-]+\s*)?"
+    r"|\b(?:solve|fixe|resolve)[sd] (?:the|my|an?|this|that) (?:[\w-]+\s+){0,2}"
     r"|\b(?:if|when(?:ever)?|should|in case) you (?:see|get|encounter|run into|hit)\s+(?:[\w-]+\s+){0,4}"
     r"|(?:如果|若|当)(?:你|您)?(?:看到|遇到|出现|碰到)[^\n]{0,12})[\"'(`\u201c\u300c]?$",
     re.IGNORECASE,
+)
+
+# A line of release notes: what a program was taught to find is not what it found.
+_CHANGE = re.compile(
+    r"\s*(?:[-*\u2022]\s*)?(?:feat|fix|nit|chore|docs?|ci|refactor|tests?|perf|build|style|revert)"
+    r"(?:\([^)\n]{1,60}\))?!?: "
 )
 
 
@@ -234,7 +241,8 @@ def _told(known: Known, text: str, whole: str, about: Mapping[str, str]) -> Told
 
 def denied(text: str, at: int) -> bool:
     """Tell whether the words before a place in its line say that there is no such thing."""
-    return _DENIED.search(text, max(text.rfind("\n", 0, at) + 1, at - 60), at) is not None
+    begin = text.rfind("\n", 0, at) + 1
+    return _CHANGE.match(text, begin) is not None or _DENIED.search(text, max(begin, at - 60), at) is not None
 
 
 def _match(known: Known, match: re.Match[str], meaning: str, text: str) -> Match:

@@ -133,6 +133,7 @@ _EXPLAINED_XID = re.compile(
 )
 _ABOUT_XIDS = re.compile(
     r"\b(?:codes? (?:include|are|mean)|each (?:mapping|code)|glossary|catalog(?:ue)?|reference)\b"
+    r"|\b(?:main|following|several|these|the system log these) Xids\b|\bXids have the following\b"
     r"|\bwhat (?:it|they|each \w+) means?\b|\bcommon(?:ly \w+)? Xids?\b",
     re.IGNORECASE,
 )
