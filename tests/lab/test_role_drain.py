@@ -20,7 +20,8 @@ from tests.roles.loading import loaded
 
 DRAIN, WORK = loaded("drain", "engine_drain"), loaded("drain", "gpu_work")
 NAME = f"lab-drain-{os.getpid()}"
-TOKENS = 1000  # some seconds of work
+CONTEXT = 2048  # all that the model has
+TOKENS = CONTEXT - 48  # some seconds of work
 SOCKET = "/var/run/docker.sock"
 
 
@@ -29,8 +30,9 @@ def engine(cpu_image: str, model_dir: Path) -> Iterator[vllm.Server]:
     """Yield a vLLM with the labels that a deployment gives it."""
     port = free_port()
     labels = (f"lpxdoctor.engine={NAME}", "lpxdoctor.network=bridge", f"lpxdoctor.port={port}")
+    command = (*vllm.COMMAND, "--max-model-len", f"{CONTEXT}")
     more = ("--name", NAME, *(part for label in labels for part in ("--label", label)))
-    with container(cpu_image, *vllm.options(model_dir, f"{port}"), *more, command=vllm.COMMAND) as identity:
+    with container(cpu_image, *vllm.options(model_dir, f"{port}"), *more, command=command) as identity:
         server = vllm.Server(f"http://127.0.0.1:{port}", "tiny", identity)
         wait_until(lambda: answers(server), "vLLM", lambda: docker("logs", "--tail", "30", NAME), timeout_s=480)
         vllm.let_the_server_speak(identity)
@@ -72,7 +74,7 @@ def busy(server: vllm.Server) -> Generator["Future[int]"]:
     door = DRAIN.door(DRAIN.container(SOCKET, NAME))
     for _ in range(5):
         with beside(ask, server, TOKENS) as asked:
-            seen = lambda: DRAIN.requests_in(door) == 1 or asked.done()  # noqa: E731, B023
+            seen = lambda: DRAIN.requests_in(door) == 1 or asked.done()  # noqa: E731
             wait_until(seen, "its request", lambda: docker("logs", "--tail", "5", NAME), 60)
             if not asked.done():
                 yield asked
@@ -90,13 +92,13 @@ def test_an_engine_that_stays_busy_goes_on(engine: vllm.Server) -> None:
 
 def test_an_engine_is_stopped_when_it_has_answered(engine: vllm.Server, collections: Path, tmp_path: Path) -> None:
     record = tmp_path / "state" / "drained.json"
-    with busy(engine) as asked:
-        with beside(DRAIN.drain, given(record=str(record)), NAME, time.monotonic() + 300) as draining:
-            if os.getuid() == 0:  # nobody else may tell the packet filter
-                closed = lambda: "lpxdoctor-drain" in filter_rules() or running() == "false"  # noqa: E731
-                wait_until(closed, "the rule", filter_rules, 60)
-                with pytest.raises(OSError, match=r"reset|refused|Broken pipe"):  # the last while it was being asked
-                    ask(engine, 1)
+    given_record, until = given(record=str(record)), time.monotonic() + 300
+    with busy(engine) as asked, beside(DRAIN.drain, given_record, NAME, until) as draining:
+        if os.getuid() == 0:  # nobody else may tell the packet filter
+            closed = lambda: "lpxdoctor-drain" in filter_rules() or running() == "false"  # noqa: E731
+            wait_until(closed, "the rule", filter_rules, 60)
+            with pytest.raises(OSError, match=r"reset|refused|Broken pipe"):  # the last while it was being asked
+                ask(engine, 1)
     assert (draining.result(), asked.result()) == ("", TOKENS)
     assert running() == "false"
     assert json.loads(record.read_text()) == [NAME]
