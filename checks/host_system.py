@@ -12,6 +12,7 @@ _OWN_GOVERNORS = ("intel_pstate", "amd-pstate", "amd-pstate-epp")  # their "powe
 _OOM = r"[Oo]ut of memory: Killed process"
 _STALL = r"soft lockup|hard LOCKUP|rcu\S*: INFO: .*detected (?:expedited )?stalls|blocked for more than \d+ seconds"
 _WHERE = "dmesg"
+_LONG_S = 3600
 _BEFORE_DRIVERS_S = 1  # what comes first is of the kernel alone, and a small buffer may have lost it at once
 
 
@@ -56,9 +57,13 @@ def kernel_log_cut(host: Host) -> Iterator[Finding]:
         raise NotApplicable("its lines carry no times")
     if begins_s is not None and begins_s < _BEFORE_DRIVERS_S:
         return
-    left = "it is empty" if begins_s is None else f"its first line is of {begins_s / 3600:.1f} hours after the boot"
+    left = "it is empty" if begins_s is None else f"its first line is of {_told(begins_s)} after the boot"
     seen = (Seen("kernel log", (host.kernel_log or ("no line",))[0][:120], _WHERE),)
     yield Finding(left, seen=seen, do=("sudo journalctl -k -b | grep -e NVRM -e Xid",))
+
+
+def _told(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= _LONG_S else f"{seconds:.0f} seconds"
 
 
 @check("host.out-of-memory", Severity.WARN, layer="deployment")

@@ -33,16 +33,16 @@ _XID = (
 _DENIED = re.compile(
     r"(?:\b(?:no|without|never|zero|nor)\s+(?:[\w-]+\s+){0,2}|(?:\b(?:did|do|does|is|was|were)\s?(?:not|n't)\s+)"
     r"(?:[\w-]+\s+){0,2}|(?:没有|未见|不再|并无|并非|不是|无)\s*(?:[\w-]+\s*)?"
-    r"|\b(?:solve|fixe|resolve)[sd] (?:the|my|an?|this|that) (?:[\w-]+\s+){0,2}"
+    r"|\b(?:this|that|which) (?:solve|fixe|resolve)[sd] (?:the|my|an?) (?:[\w-]+\s+){0,2}"
     r"|\b(?:if|when(?:ever)?|should|in case) you (?:see|get|encounter|run into|hit)\s+(?:[\w-]+\s+){0,4}"
     r"|(?:如果|若|当)(?:你|您)?(?:看到|遇到|出现|碰到)[^\n]{0,12})[\"'(`\u201c\u300c]?$",
     re.IGNORECASE,
 )
 
-# A line of release notes: what a program was taught to find is not what it found.
+# A line of release notes, "fix(log): find Xid 119 (#190)": what a program was taught to find is not what it found.
 _CHANGE = re.compile(
     r"\s*(?:[-*\u2022]\s*)?(?:feat|fix|nit|chore|docs?|ci|refactor|tests?|perf|build|style|revert)"
-    r"(?:\([^)\n]{1,60}\))?!?: "
+    r"(?:\([^)\n]{1,60}\)!?: |!?: (?=[^\n]*(?:\bin #\d+|\(#\d+\)|\bby @\w)))"
 )
 
 

@@ -101,6 +101,8 @@ def test_every_check_of_the_machine_is_tested() -> None:
 
 def test_a_kernel_log_that_was_cleared_is_not_quiet_and_one_without_times_is_not_judged() -> None:
     assert judged("host.kernel-log-cut", kernel_log=()) == [" it is empty"]
+    (soon,) = judged("host.kernel-log-cut", kernel_log=("[   75.2] docker0: port 1(veth1) entered blocking state",))
+    assert "75 seconds after the boot" in soon
     with pytest.raises(NotApplicable):
         judged("host.kernel-log-cut", kernel_log=("usb 1-1: new device",))
 
