@@ -8,6 +8,8 @@ from lpxdoctor.facts.messages import Match
 
 _PASSTHROUGH = "container.gpu-not-visible"
 
+_MIXED = ("installation-mixed", "triton-backend-missing", "architecture-not-inspected", "kernels-not-compiled")
+
 
 def _finding(engine: Engine, cause: Match, *more: Seen) -> Finding:
     said = Seen("log", cause.line, f"docker logs {engine.name}")
@@ -15,9 +17,6 @@ def _finding(engine: Engine, cause: Match, *more: Seen) -> Finding:
 
 
 # --- how it is built --------------------------------------------------------------------------------------------------
-
-
-_MIXED = ("installation-mixed", "triton-backend-missing", "architecture-not-inspected", "kernels-not-compiled")
 
 
 @check("engine.installation-mixed", Severity.FAIL, layer="engine")
