@@ -10,12 +10,9 @@ import pytest
 
 from lpxdoctor.collect import collect
 from lpxdoctor.evidence import Command, File
+from tests.lab.engine import run, wait_until
 
 pytestmark = pytest.mark.xdist_group("engine")  # its time is taken
-
-
-def run(*argv: str) -> str:
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture
@@ -30,11 +27,16 @@ def frozen(tmp_path: Path) -> Iterator[Path]:
         device = run("losetup", "--find", "--show", str(image))
         undo.callback(run, "losetup", "--detach", device)
         run("mount", device, str(mount))
-        undo.callback(run, "umount", str(mount))
+        undo.callback(wait_until, lambda: unmounted(mount), "umount", lambda: run("grep", str(mount), "/proc/mounts"), 60)
         (mount / "file").write_text("x")
         run("fsfreeze", "--freeze", str(mount))
         undo.callback(run, "fsfreeze", "--unfreeze", str(mount))
         yield mount / "file"
+
+
+def unmounted(mount: Path) -> bool:
+    """Return whether it could be: who slept wakes up by being killed, and until then it holds a file."""
+    return subprocess.run(("umount", str(mount)), capture_output=True, check=False).returncode == 0
 
 
 def test_a_process_that_cannot_be_killed_is_named_and_left_behind(frozen: Path) -> None:

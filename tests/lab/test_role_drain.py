@@ -1,11 +1,11 @@
 """Draining a real engine: what it was asked is answered to the end, what comes later is refused, then it stops."""
 
+import http.client
 import json
 import os
 import time
 import urllib.request
-from collections.abc import Generator, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from tests.roles.loading import loaded
 
 DRAIN, WORK = loaded("drain", "engine_drain"), loaded("drain", "gpu_work")
 NAME = f"lab-drain-{os.getpid()}"
-CONTEXT = 2048  # all that the model has
-TOKENS = CONTEXT - 48  # some seconds of work
+CONTEXT = 200_000  # far more than the model was made for, so that a request lasts
+TOKENS = 4_000  # some seconds of work
 SOCKET = "/var/run/docker.sock"
 
 
@@ -32,6 +32,7 @@ def engine(cpu_image: str, model_dir: Path) -> Iterator[vllm.Server]:
     labels = (f"lpxdoctor.engine={NAME}", "lpxdoctor.network=bridge", f"lpxdoctor.port={port}")
     command = (*vllm.COMMAND, "--max-model-len", f"{CONTEXT}")
     more = ("--name", NAME, *(part for label in labels for part in ("--label", label)))
+    more = (*more, "-e", "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1")
     with container(cpu_image, *vllm.options(model_dir, f"{port}"), *more, command=command) as identity:
         server = vllm.Server(f"http://127.0.0.1:{port}", "tiny", identity)
         wait_until(lambda: answers(server), "vLLM", lambda: docker("logs", "--tail", "30", NAME), timeout_s=480)
@@ -47,13 +48,40 @@ def answers(server: vllm.Server) -> bool:
         return False
 
 
+def question(server: vllm.Server, tokens: int) -> tuple[bytes, dict[str, str]]:
+    """Return body and header fields of a request for as many tokens."""
+    body = {"model": server.model, "prompt": "hello", "max_tokens": tokens, "ignore_eos": True}
+    return json.dumps(body).encode(), {"Content-Type": "application/json"}
+
+
 def ask(server: vllm.Server, tokens: int) -> int:
     """Return how many tokens one request got."""
-    body = {"model": server.model, "prompt": "hello", "max_tokens": tokens, "ignore_eos": True}
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"{server.url}/v1/completions", json.dumps(body).encode(), headers)
+    request = urllib.request.Request(f"{server.url}/v1/completions", *question(server, tokens))
     with urllib.request.urlopen(request, timeout=300) as response:
         return int(json.load(response)["usage"]["completion_tokens"])
+
+
+@contextmanager
+def kept_busy(server: vllm.Server) -> Generator[None]:
+    """Give the engine a request that no machine answers before the block ends, when it is hung up."""
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+    try:
+        connection.request("POST", "/v1/completions", *question(server, CONTEXT - 48))
+        wait_until(has_requests(1), "its request", last_words, 60)
+        yield
+    finally:
+        connection.close()
+    wait_until(has_requests(0), "the end of its request", last_words, 60)
+
+
+def has_requests(count: int) -> Callable[[], bool]:
+    """Return whether the engine tells of as many requests, to be asked again."""
+    door = DRAIN.door(DRAIN.container(SOCKET, NAME))
+    return lambda: DRAIN.requests_in(door) == count
+
+
+def last_words() -> str:
+    return docker("logs", "--tail", "5", NAME)
 
 
 def given(**more: object) -> dict[str, Any]:
@@ -68,24 +96,9 @@ def filter_rules() -> str:
     return run("iptables", "-w", "-S", "OUTPUT")  # the later of the two chains that are told
 
 
-@contextmanager
-def busy(server: vllm.Server) -> Generator["Future[int]"]:
-    """Yield a request that the engine is at work on; on a busy machine one may be answered before that is seen."""
-    door = DRAIN.door(DRAIN.container(SOCKET, NAME))
-    for _ in range(5):
-        with beside(ask, server, TOKENS) as asked:
-            seen = lambda: DRAIN.requests_in(door) == 1 or asked.done()  # noqa: E731
-            wait_until(seen, "its request", lambda: docker("logs", "--tail", "5", NAME), 60)
-            if not asked.done():
-                yield asked
-                return
-    pytest.fail("the engine was never seen at work")
-
-
 def test_an_engine_that_stays_busy_goes_on(engine: vllm.Server) -> None:
-    with busy(engine):
-        with vllm.held(engine.container_id):  # for its answer may come sooner than a busy machine gets to ask it
-            assert DRAIN.drain(given(), NAME, time.monotonic() + 1) == "requests run or wait in it (1)"
+    with kept_busy(engine):
+        assert DRAIN.drain(given(), NAME, time.monotonic() + 1) == "requests run or wait in it (1)"
         assert running() == "true"
     assert ask(engine, 1) == 1  # and takes new ones again
 
@@ -93,12 +106,15 @@ def test_an_engine_that_stays_busy_goes_on(engine: vllm.Server) -> None:
 def test_an_engine_is_stopped_when_it_has_answered(engine: vllm.Server, collections: Path, tmp_path: Path) -> None:
     record = tmp_path / "state" / "drained.json"
     given_record, until = given(record=str(record)), time.monotonic() + 300
-    with busy(engine) as asked, beside(DRAIN.drain, given_record, NAME, until) as draining:
-        if os.getuid() == 0:  # nobody else may tell the packet filter
-            closed = lambda: "lpxdoctor-drain" in filter_rules() or running() == "false"  # noqa: E731
-            wait_until(closed, "the rule", filter_rules, 60)
-            with pytest.raises(OSError, match=r"reset|refused|Broken pipe"):  # the last while it was being asked
-                ask(engine, 1)
+    at_work = has_requests(1)
+    with beside(ask, engine, TOKENS) as asked:
+        wait_until(lambda: at_work() or asked.done(), "its request", last_words, 60)
+        with beside(DRAIN.drain, given_record, NAME, until) as draining:
+            if os.getuid() == 0:  # nobody else may tell the packet filter
+                closed = lambda: "lpxdoctor-drain" in filter_rules() or running() == "false"  # noqa: E731
+                wait_until(closed, "the rule", filter_rules, 60)
+                with pytest.raises(OSError, match=r"reset|refused|Broken pipe"):  # the last while it was being asked
+                    ask(engine, 1)
     assert (draining.result(), asked.result()) == ("", TOKENS)
     assert running() == "false"
     assert json.loads(record.read_text()) == [NAME]

@@ -1,7 +1,6 @@
 """The real inference engine for tests: an image and a model directory in, vLLM on 127.0.0.1 out."""
 
 import os
-import signal
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -63,19 +62,6 @@ def let_the_server_speak(container_id: str) -> None:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(ProcessLookupError):  # some only help at the start
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
-
-
-@contextmanager
-def held(container_id: str) -> Generator[None]:
-    """Stop vLLM's core and worker until the block ends: requests stay as they are, and its API server tells of them."""
-    pids = _core(container_id)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 def _core(container_id: str) -> list[int]:
