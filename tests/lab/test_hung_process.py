@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -18,25 +19,26 @@ pytestmark = pytest.mark.xdist_group("engine")  # its time is taken
 @pytest.fixture
 def frozen(tmp_path: Path) -> Iterator[Path]:
     """A file of an ext4 image that is frozen until the test ends: whoever writes to it sleeps uninterruptibly."""
-    image, mount = tmp_path / "image", tmp_path / "mount"
+    image = tmp_path / "image"
     with image.open("wb") as file:
         file.truncate(16 << 20)
-    mount.mkdir()
     with ExitStack() as undo:
-        run("mkfs.ext4", "-q", str(image))
-        device = run("losetup", "--find", "--show", str(image))
+        # Not in tmp_path: what a killed run leaves mounted there would end every later run in pytest's own cleaning up.
+        mount = Path(undo.enter_context(TemporaryDirectory(prefix="lpxdoctor-lab-")))
+        run("mkfs.ext4", "-q", image)
+        device = run("losetup", "--find", "--show", image)
         undo.callback(run, "losetup", "--detach", device)
-        run("mount", device, str(mount))
-        undo.callback(wait_until, lambda: unmounted(mount), "umount", lambda: run("grep", str(mount), "/proc/mounts"), 60)
+        run("mount", device, mount)
+        undo.callback(wait_until, lambda: unmounted(mount), "umount", lambda: run("grep", mount, "/proc/mounts"), 60)
         (mount / "file").write_text("x")
-        run("fsfreeze", "--freeze", str(mount))
-        undo.callback(run, "fsfreeze", "--unfreeze", str(mount))
+        run("fsfreeze", "--freeze", mount)
+        undo.callback(run, "fsfreeze", "--unfreeze", mount)
         yield mount / "file"
 
 
 def unmounted(mount: Path) -> bool:
     """Return whether it could be: who slept wakes up by being killed, and until then it holds a file."""
-    return subprocess.run(("umount", str(mount)), capture_output=True, check=False).returncode == 0
+    return subprocess.run(("umount", mount), capture_output=True, check=False).returncode == 0
 
 
 def test_a_process_that_cannot_be_killed_is_named_and_left_behind(frozen: Path) -> None:
