@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check
+from lpxdoctor.check import Finding, NotApplicable, Seen, Severity, check, logged
 from lpxdoctor.facts.container import Container
 from lpxdoctor.facts.engine import Engine, Engines
 from lpxdoctor.facts.gpu import Gpus
@@ -42,8 +42,7 @@ def killed_for_memory(engines: Engines, host: Host) -> Iterator[Finding]:
             )
             yield Finding(f"{engine.name} was killed for memory", engine.name, seen, ("sudo dmesg | grep -i oom",))
     for engine, cause in engines.ended("host-memory-refused"):
-        logged = Seen("log", cause.line, f"docker logs {engine.name}")
-        yield Finding(f"{engine.name}: {cause.meaning}", engine.name, (logged,), ("free -h",))
+        yield logged(engine, cause, do=("free -h",))
 
 
 @check("engine.killed", Severity.WARN, layer="engine", after=["engine.killed-for-memory"])

@@ -2,19 +2,13 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, Seen, Severity, check
-from lpxdoctor.facts.engine import Engine, Engines
-from lpxdoctor.facts.messages import Match
+from lpxdoctor.check import Finding, Seen, Severity, check, logged
+from lpxdoctor.facts.engine import Engines
 
 _REFUSED = (
     *("argument-unknown", "argument-refused", "architecture-unknown", "tokenizer-class-unknown", "weights-do-not-fit"),
     *("context-longer-than-model", "batch-smaller-than-context", "quantization-does-not-fit", "lora-rank-too-large"),
 )
-
-
-def _finding(engine: Engine, cause: Match, *more: Seen, do: tuple[str, ...] = ()) -> Finding:
-    said = Seen("log", cause.line, f"docker logs {engine.name}")
-    return Finding(f"{engine.name}: {cause.meaning}", engine.name, (said, *more), do)
 
 
 @check("engine.model-gated", Severity.FAIL, layer="deployment")
@@ -28,7 +22,7 @@ def model_gated(engines: Engines) -> Iterator[Finding]:
     """
     for engine, cause in engines.ended("model-gated"):
         token = "given" if "HF_TOKEN" in engine.environment else "not given"
-        yield _finding(
+        yield logged(
             engine, cause, Seen("model", engine.model), Seen("HF_TOKEN", token, f"docker inspect {engine.name}")
         )
 
@@ -47,7 +41,7 @@ def model_not_found(engines: Engines) -> Iterator[Finding]:
     """
     for engine, cause in engines.ended("model-not-found", "hub-unreachable"):
         mounts = ", ".join(mount.target for mount in engine.mounts) or "none"
-        yield _finding(
+        yield logged(
             engine, cause, Seen("model", engine.model), Seen("mounts", mounts, f"docker inspect {engine.name}")
         )
 
@@ -62,7 +56,7 @@ def port_in_use(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/vllm-project/vllm/issues/8638
     """
     for engine, cause in engines.ended("port-in-use"):
-        yield _finding(engine, cause, do=("sudo ss -ltnp",))
+        yield logged(engine, cause, do=("sudo ss -ltnp",))
 
 
 @check("engine.arguments-refused", Severity.FAIL, layer="deployment")
@@ -75,7 +69,7 @@ def arguments_refused(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.vllm.ai/en/latest/cli/serve.html; https://docs.vllm.ai/en/latest/models/supported_models.html
     """
     for engine, cause in engines.ended(*_REFUSED):
-        yield _finding(engine, cause, Seen("image", engine.image))
+        yield logged(engine, cause, Seen("image", engine.image))
 
 
 @check("engine.disk-full", Severity.FAIL, layer="deployment")
@@ -87,4 +81,4 @@ def disk_full(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.docker.com/engine/manage-resources/pruning/
     """
     for engine, cause in engines.ended("disk-full"):
-        yield _finding(engine, cause, do=("df -h", "docker system df"))
+        yield logged(engine, cause, do=("df -h", "docker system df"))

@@ -2,18 +2,12 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, Seen, Severity, check
-from lpxdoctor.facts.engine import Engine, Engines
-from lpxdoctor.facts.messages import Match
+from lpxdoctor.check import Finding, Seen, Severity, check, logged
+from lpxdoctor.facts.engine import Engines
 
 _PASSTHROUGH = "container.gpu-not-visible"
 
 _MIXED = ("installation-mixed", "triton-backend-missing", "architecture-not-inspected", "kernels-not-compiled")
-
-
-def _finding(engine: Engine, cause: Match, *more: Seen) -> Finding:
-    said = Seen("log", cause.line, f"docker logs {engine.name}")
-    return Finding(f"{engine.name}: {cause.meaning}", engine.name, (said, *more))
 
 
 # --- how it is built --------------------------------------------------------------------------------------------------
@@ -30,7 +24,7 @@ def installation_mixed(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.vllm.ai/en/latest/getting_started/installation/gpu.html
     """
     for engine, cause in engines.ended(*_MIXED):
-        yield _finding(engine, cause, Seen("image", engine.image))
+        yield logged(engine, cause, Seen("image", engine.image))
 
 
 @check("engine.compiler-missing", Severity.FAIL, layer="engine")
@@ -44,7 +38,7 @@ def compiler_missing(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.vllm.ai/en/latest/usage/troubleshooting.html
     """
     for engine, cause in engines.ended("compiler-missing"):
-        yield _finding(engine, cause, Seen("image", engine.image))
+        yield logged(engine, cause, Seen("image", engine.image))
 
 
 @check("engine.image-of-other-architecture", Severity.FAIL, layer="deployment")
@@ -58,7 +52,7 @@ def image_of_other_architecture(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.docker.com/build/building/multi-platform/
     """
     for engine, cause in engines.ended("image-of-other-architecture"):
-        yield _finding(engine, cause, Seen("image", engine.image))
+        yield logged(engine, cause, Seen("image", engine.image))
 
 
 @check("engine.nvml-not-on-jetson", Severity.FAIL, layer="engine")
@@ -72,7 +66,7 @@ def nvml_not_on_jetson(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/vllm-project/vllm/issues/9728
     """
     for engine, cause in engines.ended("nvml-not-on-jetson"):
-        yield _finding(engine, cause, Seen("image", engine.image))
+        yield logged(engine, cause, Seen("image", engine.image))
 
 
 # --- which GPU it is given --------------------------------------------------------------------------------------------
@@ -90,7 +84,7 @@ def mig_uuid_not_understood(engines: Engines) -> Iterator[Finding]:
     """
     for engine, cause in engines.ended("mig-uuid-not-understood"):
         visible = engine.environment.get("CUDA_VISIBLE_DEVICES", "not set")
-        yield _finding(engine, cause, Seen("CUDA_VISIBLE_DEVICES", visible, f"docker inspect {engine.name}"))
+        yield logged(engine, cause, Seen("CUDA_VISIBLE_DEVICES", visible, f"docker inspect {engine.name}"))
 
 
 @check("engine.gpu-id-unknown", Severity.FAIL, layer="deployment", after=[_PASSTHROUGH])
@@ -103,7 +97,7 @@ def gpu_id_unknown(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
     """
     for engine, cause in engines.ended("gpu-id-unknown"):
-        yield _finding(engine, cause)
+        yield logged(engine, cause)
 
 
 @check("engine.forked-after-cuda", Severity.FAIL, layer="engine")
@@ -115,7 +109,7 @@ def forked_after_cuda(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.vllm.ai/en/latest/usage/troubleshooting.html
     """
     for engine, cause in engines.ended("forked-after-cuda"):
-        yield _finding(engine, cause)
+        yield logged(engine, cause)
 
 
 @check("engine.kernel-fault", Severity.FAIL, layer="engine")
@@ -129,7 +123,7 @@ def kernel_fault(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.nvidia.com/deploy/xid-errors/ (13, 31)
     """
     for engine, cause in engines.ended("kernel-fault"):
-        yield _finding(engine, cause, Seen("image", engine.image))
+        yield logged(engine, cause, Seen("image", engine.image))
 
 
 # --- its files --------------------------------------------------------------------------------------------------------
@@ -145,7 +139,7 @@ def weights_broken(engines: Engines) -> Iterator[Finding]:
     Source: https://huggingface.co/docs/safetensors; https://git-lfs.com
     """
     for engine, cause in engines.ended("weights-broken"):
-        yield _finding(engine, cause, Seen("model", engine.model))
+        yield logged(engine, cause, Seen("model", engine.model))
 
 
 @check("engine.directory-closed", Severity.FAIL, layer="deployment")
@@ -159,7 +153,7 @@ def directory_closed(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.docker.com/engine/storage/bind-mounts/
     """
     for engine, cause in engines.ended("directory-closed"):
-        yield _finding(engine, cause, Seen("user", engine.user or "root", f"docker inspect {engine.name}"))
+        yield logged(engine, cause, Seen("user", engine.user or "root", f"docker inspect {engine.name}"))
 
 
 @check("engine.model-wants-own-code", Severity.FAIL, layer="deployment")
@@ -173,7 +167,7 @@ def model_wants_own_code(engines: Engines) -> Iterator[Finding]:
     Source: https://huggingface.co/docs/transformers/custom_models
     """
     for engine, cause in engines.ended("wants-own-code"):
-        yield _finding(engine, cause, Seen("model", engine.model))
+        yield logged(engine, cause, Seen("model", engine.model))
 
 
 @check("engine.too-many-open-files", Severity.FAIL, layer="deployment")
@@ -185,4 +179,4 @@ def too_many_open_files(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.docker.com/engine/release-notes/29/
     """
     for engine, cause in engines.ended("too-many-open-files"):
-        yield _finding(engine, cause)
+        yield logged(engine, cause)

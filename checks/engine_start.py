@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from lpxdoctor.check import Finding, Seen, Severity, check
+from lpxdoctor.check import Finding, Seen, Severity, check, logged
 from lpxdoctor.facts.engine import Engine, Engines
-from lpxdoctor.facts.messages import Match
 
 _FABRIC = ("fabric.manager-not-running", "fabric.not-completed")
 _PASSTHROUGH = "container.gpu-not-visible"
@@ -22,11 +21,6 @@ _NOT_HANDED_OVER = (
 )
 
 _NOT_TALKING = ("nccl-failed", "nccl-no-interface", "nccl-memory-not-locked", "nccl-multicast", "peer-access-refused")
-
-
-def _finding(engine: Engine, cause: Match, *more: Seen, do: tuple[str, ...] = ()) -> Finding:
-    said = Seen("log", cause.line, f"docker logs {engine.name}")
-    return Finding(f"{engine.name}: {cause.meaning}", engine.name, (said, *more), do)
 
 
 def _option(engine: Engine, *names: str) -> Seen:
@@ -48,7 +42,7 @@ def fabric_not_ready(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/NVIDIA/gpu-operator/issues/2781; https://github.com/dstackai/dstack/issues/2348
     """
     for engine, cause in engines.ended("fabric-not-ready"):
-        yield _finding(engine, cause)
+        yield logged(engine, cause)
 
 
 @check("engine.compat-library-shadows-driver", Severity.FAIL, layer="driver", after=[_PASSTHROUGH])
@@ -63,7 +57,7 @@ def compat_library_shadows_driver(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/gpustack/gpustack/issues/4678; https://github.com/vllm-project/vllm/pull/33992
     """
     for engine, cause in engines.ended("compat-library-shadows-driver"):
-        yield _finding(
+        yield logged(
             engine,
             cause,
             Seen("image", engine.image),
@@ -84,7 +78,7 @@ def driver_too_old(engines: Engines) -> Iterator[Finding]:
         https://docs.nvidia.com/deploy/cuda-compatibility/
     """
     for engine, cause in engines.ended("driver-too-old", "forward-compatibility-refused", "ptx-too-new"):
-        yield _finding(engine, cause, Seen("image", engine.image))
+        yield logged(engine, cause, Seen("image", engine.image))
 
 
 @check("engine.driver-broken", Severity.FAIL, layer="driver", after=["driver.nvml-fails", _PASSTHROUGH])
@@ -97,7 +91,7 @@ def driver_broken(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/saharmor/dalle-playground/issues/104
     """
     for engine, cause in engines.ended("library-mismatch", "driver-not-loaded"):
-        yield _finding(engine, cause, do=("nvidia-smi", f"docker restart {engine.name}"))
+        yield logged(engine, cause, do=("nvidia-smi", f"docker restart {engine.name}"))
 
 
 # --- how it got its GPUs ----------------------------------------------------------------------------------------------
@@ -116,7 +110,7 @@ def started_without_gpu(engines: Engines) -> Iterator[Finding]:
     """
     for engine, cause in engines.ended("no-gpu-in-container", *_NOT_HANDED_OVER):
         asked = Seen("asks for GPUs by", ", ".join(engine.gpu_requests) or "nothing", f"docker inspect {engine.name}")
-        yield _finding(engine, cause, asked)
+        yield logged(engine, cause, asked)
 
 
 @check("engine.lost-its-gpu", Severity.FAIL, layer="deployment", after=[_PASSTHROUGH])
@@ -130,7 +124,7 @@ def lost_its_gpu(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
     """
     for engine, cause in engines.ended("gpu-lost-by-container", "gpu-denied"):
-        yield _finding(engine, cause, do=(f"docker restart {engine.name}",))
+        yield logged(engine, cause, do=(f"docker restart {engine.name}",))
 
 
 # --- what it asks of the GPU ------------------------------------------------------------------------------------------
@@ -147,7 +141,7 @@ def no_code_for_gpu(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/vllm-project/vllm/issues/16307; https://github.com/vllm-project/vllm/issues/1936
     """
     for engine, cause in engines.ended("no-kernel-image", "kernel-wants-larger-gpu"):
-        yield _finding(engine, cause, Seen("image", engine.image))
+        yield logged(engine, cause, Seen("image", engine.image))
 
 
 @check("engine.number-format-unsupported", Severity.FAIL, layer="engine")
@@ -162,7 +156,7 @@ def number_format_unsupported(engines: Engines) -> Iterator[Finding]:
         https://docs.vllm.ai/en/latest/features/quantization/supported_hardware.html
     """
     for engine, cause in engines.ended("number-format-unsupported"):
-        yield _finding(engine, cause, _option(engine, "--dtype"), _option(engine, "--quantization", "-q"))
+        yield logged(engine, cause, _option(engine, "--dtype"), _option(engine, "--quantization", "-q"))
 
 
 @check("engine.split-impossible", Severity.FAIL, layer="engine")
@@ -174,7 +168,7 @@ def split_impossible(engines: Engines) -> Iterator[Finding]:
     Source: https://docs.vllm.ai/en/latest/serving/parallelism_scaling.html
     """
     for engine, cause in engines.ended("more-ranks-than-gpus", "heads-not-divisible"):
-        yield _finding(engine, cause, _option(engine, "--tensor-parallel-size", "-tp"))
+        yield logged(engine, cause, _option(engine, "--tensor-parallel-size", "-tp"))
 
 
 @check("engine.shared-memory-ran-out", Severity.FAIL, layer="deployment")
@@ -187,7 +181,7 @@ def shared_memory_ran_out(engines: Engines) -> Iterator[Finding]:
     """
     for engine, cause in engines.ended("shared-memory-too-small"):
         size = Seen("/dev/shm", f"{engine.shm_bytes >> 20} MiB", f"docker inspect {engine.name}")  # noqa: S108
-        yield _finding(engine, cause, size, Seen("--ipc", engine.ipc))
+        yield logged(engine, cause, size, Seen("--ipc", engine.ipc))
 
 
 @check("engine.gpus-do-not-talk", Severity.FAIL, layer="engine", after=["engine.shared-memory-ran-out"])
@@ -202,7 +196,7 @@ def gpus_do_not_talk(engines: Engines) -> Iterator[Finding]:
         https://github.com/NVIDIA/nccl/issues/2079
     """
     for engine, cause in engines.ended(*_NOT_TALKING):
-        yield _finding(engine, cause, Seen("ranks", str(engine.ranks)))
+        yield logged(engine, cause, Seen("ranks", str(engine.ranks)))
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -219,7 +213,7 @@ def memory_held_by_others(engines: Engines) -> Iterator[Finding]:
     Source: https://github.com/vllm-project/vllm/issues/20305
     """
     for engine, cause in engines.ended("memory-held-by-others"):
-        yield _finding(engine, cause, _option(engine, "--gpu-memory-utilization"), do=("nvidia-smi",))
+        yield logged(engine, cause, _option(engine, "--gpu-memory-utilization"), do=("nvidia-smi",))
 
 
 @check("engine.context-exceeds-kv-cache", Severity.FAIL, layer="engine")
@@ -236,7 +230,7 @@ def context_exceeds_kv_cache(engines: Engines) -> Iterator[Finding]:
     for engine, cause in engines.ended("context-exceeds-kv-cache", "no-kv-cache-memory"):
         possible = cause.values.get("possible", "")
         do = (f"recreate {engine.name} with --max-model-len {possible}",) if possible else ()
-        yield _finding(engine, cause, _option(engine, "--max-model-len"), do=do)
+        yield logged(engine, cause, _option(engine, "--max-model-len"), do=do)
 
 
 @check("engine.out-of-gpu-memory", Severity.FAIL, layer="engine")
@@ -251,4 +245,4 @@ def out_of_gpu_memory(engines: Engines) -> Iterator[Finding]:
         https://docs.vllm.ai/en/latest/configuration/conserving_memory.html
     """
     for engine, cause in engines.ended("out-of-memory", "allocator-without-nvml"):
-        yield _finding(engine, cause, _option(engine, "--gpu-memory-utilization"), _option(engine, "--max-num-seqs"))
+        yield logged(engine, cause, _option(engine, "--gpu-memory-utilization"), _option(engine, "--max-num-seqs"))

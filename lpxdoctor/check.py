@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Generic, Literal, ParamSpec, get_type_hints
+from typing import TYPE_CHECKING, Generic, Literal, ParamSpec, get_type_hints
 
 from lpxdoctor.facts.fact import NotApplicable
 
-__all__ = ("CHAIN", "Check", "Finding", "Layer", "NotApplicable", "Proof", "Seen", "Severity", "check")
+if TYPE_CHECKING:
+    from lpxdoctor.facts.engine import Engine
+    from lpxdoctor.facts.messages import Match
+
+__all__ = ("CHAIN", "Check", "Finding", "Layer", "NotApplicable", "Proof", "Seen", "Severity", "check", "logged")
 
 P = ParamSpec("P")
 
@@ -51,6 +55,12 @@ class Finding:
     seen: tuple[Seen, ...] = ()
     do: tuple[str, ...] = ()
     confirm: tuple[str, ...] = ()
+
+
+def logged(engine: "Engine", cause: "Match", *more: Seen, do: tuple[str, ...] = ()) -> Finding:
+    """Return what is wrong with an engine by its own log; more is what else was seen."""
+    said = Seen("log", cause.line, f"docker logs {engine.name}")
+    return Finding(f"{engine.name}: {cause.meaning}", engine.name, (said, *more), do)
 
 
 @dataclass(frozen=True)
