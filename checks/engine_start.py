@@ -222,8 +222,9 @@ def context_exceeds_kv_cache(engines: Engines) -> Iterator[Finding]:
 
     Why: the context length is the model's own where --max-model-len does not say another, and it must fit at least once
         into what the weights leave of the memory of the smallest GPU in use.
-    Fix: set --max-model-len to what you need, at most what the log names; raise --gpu-memory-utilization a little;
-        --kv-cache-dtype fp8 doubles the room on GPUs that have FP8; else a quantized model or more GPUs.
+    Fix: set --max-model-len (max_model_len in Python) to what you need, at most what the log names; raise
+        --gpu-memory-utilization a little; --kv-cache-dtype fp8 doubles the room on GPUs that have FP8; else a quantized
+        model or more GPUs.
     Source: https://github.com/vllm-project/vllm/issues/34076;
         https://docs.vllm.ai/en/latest/configuration/conserving_memory.html
     """

@@ -26,7 +26,7 @@ _XID = (
     r"\bXid \((?:PCI:)?[0-9a-f:.]+\): (?P<code901>NUMBERS)\b"
     r"|\bXids?\b(?! ?\((?:PCI|\w{4}:))[^\n]{0,60}?(?<![:.=\w])(?P<code902>NUMBERS)(?![:.]?\w)"
     r"(?! ?(?:minutes?|min|hours?|h|s|sec\w*|times?|%|W|°|C|GB|GiB|MiB|days?|tokens?|GPUs?)\b)"
-    r"|\b(?:XidCriticalError|DCGM_FI_DEV_XID_ERRORS(?:\{[^}\n]{0,400}\})?)[ =:]{1,3}(?P<code903>NUMBERS)\b"
+    r"|\b(?:XidCriticalError(?:: Xid)?|DCGM_FI_DEV_XID_ERRORS(?:\{[^}\n]{0,400}\})?)[ =:]{1,3}(?P<code903>NUMBERS)\b"
 )
 # "no Xid 79 since" tells of none, nor does a guide's "if you see Xid 79" or "this solves the ..."; a message that
 # itself begins with No is matched from there on.

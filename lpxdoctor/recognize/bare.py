@@ -19,7 +19,7 @@ _BEFORE = (
     re.compile(r"^[\w./-]{0,200}(?:log|txt|messages|journal)[\w.-]{0,40}:\d{1,9}:\s?"),  # grep -n
     re.compile(r"^\[pod/[^\]\s]{1,200}\] "),
     re.compile(
-        rf"^{_ISO}\s+(?!(?:upgrade|install|remove|status|configure) )"
+        rf"^{_ISO}\s(?! *(?:upgrade|install|remove|status|configure) )"  # one space: the rest is the line's own indent
         r"(?:(?:stdout|stderr) [FP] |[\w.-]{1,80} kernel: )?"
     ),
     re.compile(
