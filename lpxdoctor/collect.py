@@ -30,6 +30,7 @@ from lpxdoctor.reading import CAP_BYTES, mask, read_probe, refused
 LIMIT_S = 30.0
 _AT_ONCE = 16
 _GRACE_S = 0.3  # a killed child that is not in uninterruptible sleep is gone within this
+_BUSY_S = 5.0  # or within this, where it waits for its turn on a busy machine
 _TICK_S = 0.02
 
 
@@ -200,7 +201,9 @@ class _Run:
         if job.status is not None and (not job.open_fds or job.killed_at or self._drained(job)):
             self._finish(job, now)
         elif job.killed_at and now > job.killed_at + _GRACE_S:
-            self._finish(job, now, left=state_of(job.pid))
+            left = state_of(job.pid)
+            if "(D)" in left or now > job.killed_at + _BUSY_S:
+                self._finish(job, now, left=left)
         elif not job.killed_at and job.probes and now > job.asked_at + job.probes[0].timeout_s:
             job.killed_at = now
             _kill(job.pid)

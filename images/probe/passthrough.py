@@ -130,6 +130,9 @@ def _try(address: str, trial: Trial, config: dict[str, Any], ends: float) -> Non
     """Create, start and follow one container, and see it gone."""
     began = time.monotonic()
     identity = ""
+    if began >= ends:
+        trial.stage, trial.error = "late", f"its image took the whole of the {LIMIT_S:.0f} s"
+        return
     try:
         status, body = _docker.request(address, "POST", "/containers/create", config, ends - began)
         if status != 201:
@@ -151,7 +154,7 @@ def _follow(address: str, identity: str, trial: Trial, ends: float) -> None:
     """Start a container and take what it writes; both are asked for before, or its end could come first."""
     trial.stage = "start"
     at = f"/containers/{identity}"
-    left = ends - time.monotonic()
+    left = max(0.01, ends - time.monotonic())
     with _docker.connected(address, left) as output, _docker.connected(address, left) as end:
         _docker.send(output, "POST", at + "/attach?stream=1&stdout=1&stderr=1")
         written = _after_head(output)

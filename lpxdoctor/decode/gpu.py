@@ -85,8 +85,9 @@ class Sampler:
         """Learn the driver and the GPUs' names, or why nothing is sampled; wait for it a little."""
         deadline = time.monotonic() + _HEAD_TIMEOUT_S
         while self.failure is None and not self.names:
-            lines = self._lines()
+            # Asked before reading: one that writes its head and ends has said it.
             ended = self._process is None or self._process.poll() is not None or time.monotonic() > deadline
+            lines = self._lines()
             if lines:
                 head = msgspec.json.decode(lines[0], type=_Head)
                 self.driver, self.names, self.cards = head.driver, head.names, head.cards

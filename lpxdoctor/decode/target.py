@@ -17,6 +17,7 @@ from lpxdoctor.decode.endpoint import Endpoint, endpoint
 from lpxdoctor.deployments import Deployment
 from lpxdoctor.errors import MeasureError, UsageError
 from lpxdoctor.files import read_text
+from lpxdoctor.ports import free_port
 
 KEY_VARIABLE = "LPXDOCTOR_API_KEY"
 _SSH_TIMEOUT_S = 30
@@ -149,9 +150,7 @@ def _model(there: Endpoint, wanted: str | None) -> engine.Model:
 def _tunnel(deployment: Deployment) -> Generator[str]:
     """Forward a local port to the engine on its host's loopback while the block lasts; yield the URL here."""
     there = urlsplit(deployment.url)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     host = f"[{there.hostname}]" if there.hostname and ":" in there.hostname else there.hostname
     forward = f"127.0.0.1:{port}:{host}:{there.port or 80}"
     # ssh takes options behind the host too, but not behind a command's beginning such as sudo.

@@ -27,6 +27,7 @@ LOOK_TASK = "Look at the host"
 REACH_TASK = "Say how the host is reached"
 WAIT_TASK = "Wait until the engine answers"
 REPORT_TASK = "Say how to reach the engine"
+KEY_TASK = "Keep the engine's key and secrets"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +139,7 @@ def attempt(
         )
     except Canceled:
         if not plan:
-            _settle(source, variables, collections, hosts)
+            _settle(source, variables, collections, hosts, seen)
         raise
     well = [target for target in targets if target.name in outcome.changed]
     alone = len(targets) == 1 and not hosts
@@ -197,10 +198,21 @@ def _run(
 
 
 def _settle(
-    source: Source, variables: Mapping[str, Mapping[str, Any]], collections: Path, hosts: Sequence[str]
+    source: Source,
+    variables: Mapping[str, Mapping[str, Any]],
+    collections: Path,
+    hosts: Sequence[str],
+    seen: _Seen,
 ) -> None:
     """Put back what an interrupted run left half done."""
-    settled = {host: {**values, "engine_state": "settled"} for host, values in variables.items()}
+    settled = {
+        host: {
+            **values,
+            "engine_state": "settled",
+            "engine_new_key": seen.results.get((host, KEY_TASK), {}).get("new_key", False),
+        }
+        for host, values in variables.items()
+    }
     _run("engine", [source, inventory.for_hosts(settled)], collections, (), hosts=hosts, limit_s=LOOK_LIMIT_S)
 
 

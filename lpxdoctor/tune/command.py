@@ -4,7 +4,6 @@ import ctypes
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,12 +12,14 @@ import urllib.request
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 from lpxdoctor import logs
 from lpxdoctor.decode.variables import by_flag
 from lpxdoctor.deploy.failures import error_in
 from lpxdoctor.errors import UsageError
+from lpxdoctor.ports import free_port
 from lpxdoctor.tune.service import Hints, NotStartedError, Settings, StoppedError
 
 _POLL_S = 0.5
@@ -68,7 +69,7 @@ class Command:
     @contextmanager
     def running(self, settings: Settings, is_stopped: Callable[[], bool], /) -> Generator[str]:
         """Start the command, wait until it answers, and end all its processes afterwards."""
-        port = _free_port()
+        port = free_port()
         url = f"http://127.0.0.1:{port}"
         with tempfile.NamedTemporaryFile(prefix="lpxdoctor-engine-", suffix=".log") as log:
             argv, container = _noted(self.argv(settings, port), Path(f"{log.name}.container"))
@@ -158,12 +159,6 @@ def _removed(container: _Container | None) -> None:
     container.note.unlink(missing_ok=True)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _started(argv: Sequence[str], log: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -189,7 +184,7 @@ def _is_healthy(url: str) -> bool:
     try:
         with opener.open(f"{url}/health", timeout=5) as response:
             return bool(response.status == 200)
-    except OSError:
+    except (OSError, HTTPException):  # nobody answers, or somebody who does not speak HTTP
         return False
 
 

@@ -1,10 +1,11 @@
 """GPUs during a run: readings become a summary, and where nothing can be sampled the reason is kept."""
 
+import subprocess
 import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -157,6 +158,20 @@ def test_a_driver_that_stops_answering_is_seen(readings: list[tuple[int, dict[st
         assert sampler.unread(0, 20 * second) == said
 
 
+def test_what_a_sampler_said_before_its_end_counts() -> None:
+    with tempfile.TemporaryFile() as output:
+
+        class Ending:
+            def poll(self) -> int:
+                output.write(b'{"driver":"580.95.05","names":["NVIDIA L4"],"cards":[],"xids_from":"","failure":null}\n')
+                output.flush()
+                return 0
+
+        sampler = Sampler(cast("subprocess.Popen[bytes]", Ending()), output, None)
+        sampler.read_head()
+        assert (sampler.failure, sampler.names) == (None, ("NVIDIA L4",))
+
+
 def test_an_engine_elsewhere_is_not_sampled_here() -> None:
     with sampled(local=False) as sampler:
         sampler.read_head()
@@ -164,7 +179,8 @@ def test_an_engine_elsewhere_is_not_sampled_here() -> None:
         assert sampler.used(0, 1) == ()
 
 
-def test_this_machines_gpus_are_sampled_or_the_reason_is_kept() -> None:
+def test_this_machines_gpus_are_sampled_or_the_reason_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lpxdoctor.decode.gpu._HEAD_TIMEOUT_S", 60)
     with sampled(local=True) as sampler:
         sampler.read_head()
         assert (sampler.failure is None) == (sampler.driver is not None) == bool(sampler.names)
