@@ -15,6 +15,8 @@ from lpxdoctor.collect import collect
 from lpxdoctor.evidence import Answer, Command, Evidence, File, Glob, Http, Listing, Probe, Program
 from lpxdoctor.reading import mask
 from tests.beside import beside
+from tests.lab.engine import wait_until
+from tests.tune.test_command import lives
 
 
 def ask(*probes: Probe, limit_s: float = 10.0, programs: Mapping[str, Path] | None = None) -> Evidence:
@@ -103,21 +105,17 @@ def test_a_program_answers_with_its_json(tmp_path: Path) -> None:
     assert answers.absent(unknown)
 
 
-def test_a_deadline_ends_a_command_and_all_that_it_started(tmp_path: Path) -> None:
+def test_a_deadline_ends_a_command_and_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lpxdoctor.collect._BUSY_S", 20)  # on a busy machine one that is killed takes its time to go
     pid_file = tmp_path / "pid"
-    probe = Command(("sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"), timeout_s=1.5)
+    probe = Command(("sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"), timeout_s=2.5)
     started = time.monotonic()
     answers = ask(probe)
     assert time.monotonic() - started < 30
     assert answers.answers[probe.key].failure == "timeout"
-    assert answers.answers[probe.key].reason == "no answer within 1.5 s"
-    pid = int(pid_file.read_text())
-    for _ in range(1000):  # the kernel takes a moment to end it
-        if not Path(f"/proc/{pid}").exists() or ") Z " in Path(f"/proc/{pid}/stat").read_text():
-            break
-        time.sleep(0.02)
-    else:
-        pytest.fail("the child of the command still runs")
+    assert answers.answers[probe.key].reason == "no answer within 2.5 s"
+    pid = pid_file.read_text().strip()
+    wait_until(lambda: not lives(pid), f"the end of process {pid}", str, 30)  # the kernel takes a moment to end it
 
 
 def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for() -> None:
@@ -129,7 +127,7 @@ def test_the_whole_run_ends_at_its_limit() -> None:
     probes = [Command(("sleep", str(100 + n)), timeout_s=60) for n in range(20)]
     quick = Command(("true",), timeout_s=90)
     started = time.monotonic()
-    answers = ask(*probes, quick, limit_s=2.0)
+    answers = ask(*probes, quick, limit_s=4.0)
     assert time.monotonic() - started < 30
     assert {answers.answers[probe.key].failure for probe in probes} == {"timeout"}
     assert answers.value(quick)["exit"] == 0

@@ -2,10 +2,15 @@
 
 import asyncio
 
+TURNS = 10  # of the loop; who was accepted is served after four
+
 
 async def close(server: asyncio.Server) -> None:
     """Take no more connections and end those that there are."""
-    await asyncio.sleep(0.01)  # a task that is cancelled before its first step closes no stream
+    for listening in server.sockets:
+        asyncio.get_running_loop().remove_reader(listening)
+    for _ in range(TURNS):  # a task that is cancelled before its first step closes no stream
+        await asyncio.sleep(0)
     server.close()
     served = asyncio.all_tasks() - {asyncio.current_task()}
     for task in served:

@@ -19,6 +19,13 @@ def short_pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("lpxdoctor.decode.load._TICK_S", 0.02)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a process that reads beside a run until it has ended: one that is left running is a warning here."""
+    for reader in ("gauges", "gpu"):
+        monkeypatch.setattr(f"lpxdoctor.decode.{reader}._END_TIMEOUT_S", 60)
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a file with the key and the self-signed certificate of localhost."""

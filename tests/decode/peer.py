@@ -26,11 +26,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Seen:
-    """One completion request: its body, when it was read and when each chunk was written, on the monotonic clock."""
+    """One completion request: its body, when it was read, and before and after each chunk was written; monotonic."""
 
     body: dict[str, Any]
     received_ns: int
-    writes_ns: list[int] = field(default_factory=list[int])
+    writes_ns: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
 
 class Peer:
@@ -145,9 +145,10 @@ class Peer:
                 self._event(writer, chunk(script, body, "", None, sent, number))
             sent = min(wanted, sent + (script.tokens_per_chunk if number else script.first_chunk_tokens))
             ends = sent == wanted and not script.ends_in_own_chunk
+            began_ns = time.monotonic_ns()
             self._event(writer, chunk(script, body, script.text, "length" if ends else None, sent, number))
             await writer.drain()
-            seen.writes_ns.append(time.monotonic_ns())
+            seen.writes_ns.append((began_ns, time.monotonic_ns()))
             number += 1
         self._finish(writer, body, sent)
         await writer.drain()
@@ -225,7 +226,7 @@ def serving(script: Script, tls: ssl.SSLContext | None = None) -> Generator[Peer
 def serving_apart(script: Script) -> Generator[str]:
     """Serve from a process of its own, whose clock readings no thread of ours delays; yield its URL.
 
-    GET /seen there returns a list per completion: when it was received, then when each chunk was written.
+    GET /seen there returns a list per completion: when it was received, then the pair of times of each chunk.
     """
     argv = (sys.executable, "-m", "tests.decode.peer", json.dumps(asdict(script)))
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:

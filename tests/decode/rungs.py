@@ -17,7 +17,7 @@ def load(
     concurrency: int = 2,
     requests: int = 6,
     work: Workload = WORK,
-    timeout_s: float = 10,
+    timeout_s: float = 60,
     hooks: Hooks | None = None,
 ) -> Recording:
     return Loop(endpoint(url), work, concurrency, requests, timeout_s=timeout_s, hooks=hooks or Hooks()).run()

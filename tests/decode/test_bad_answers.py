@@ -10,6 +10,7 @@ import pytest
 from lpxdoctor.cli import run
 from tests.decode.wire import DONE, EVENT_STREAM, answering, chunked, event, tokens, usage
 
+ATTEMPTS = 3  # a client that other tests starve reads at once what came with pauses
 BODY = b"".join([*tokens(6), usage(), DONE])
 TOO_MANY = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in tokens(50, ends=False))
 
@@ -20,7 +21,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(url: str, *options: str) -> int:
-    short = ("--concurrency", "1", "--requests", "2", "--input-len", "24", "--output-len", "6", "--timeout", "1")
+    short = ("--concurrency", "1", "--requests", "2", "--input-len", "24", "--output-len", "6")
     return run(["baseline", url, *short, "--format", "json", *options])
 
 
@@ -48,12 +49,16 @@ def rung_of(out: str) -> dict[str, Any]:
 def test_other_ways_to_send_a_stream_give_its_numbers(
     answer: list[bytes], closes: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with answering(*answer, closes=closes) as url:
-        assert measured(url) in (0, 1)
-    rung = rung_of(capsys.readouterr().out)
+    rung: dict[str, Any] = {}
+    with answering(*answer, closes=closes, pause_s=0.01) as url:
+        for _ in range(ATTEMPTS):
+            assert measured(url) in (0, 1)
+            rung = rung_of(capsys.readouterr().out)
+            if (rung["tpot_ms"]["p50"] or 0) > 7.5:
+                break
     assert (rung["requests"], rung["errors"], rung["output_tokens"], rung["tokens_per_chunk"]) == (2, 0, 6, 1)
     assert rung["prompt_tokens"] == 24
-    assert rung["tpot_ms"]["p50"] > 1.5  # four pauses of 2 ms, or five, before the last of six tokens
+    assert rung["tpot_ms"]["p50"] > 7.5  # four pauses of 10 ms, or five, before the last of six tokens
 
 
 @pytest.mark.parametrize(
@@ -115,11 +120,13 @@ def test_a_prompt_counted_otherwise_is_noted(capsys: pytest.CaptureFixture[str])
     assert "the server counted 5.0 tokens in prompts of 24 token ids" in notes
 
 
-@pytest.mark.parametrize(("head", "said"), [(b"", "within 0.5 s"), (b"HTTP/1.1 200 OK\r\n\r\n", "within 1 MiB")])
+@pytest.mark.parametrize(
+    ("head", "limit_s", "said"), [(b"", 0.5, "within 0.5 s"), (b"HTTP/1.1 200 OK\r\n\r\n", 60, "within 1 MiB")]
+)
 def test_a_page_without_end_ends(
-    head: bytes, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    head: bytes, limit_s: float, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("lpxdoctor.decode.engine._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("lpxdoctor.decode.engine._TIMEOUT_S", limit_s)
     monkeypatch.setattr("lpxdoctor.decode.engine._BODY_LIMIT", 1 << 20)
     piece = b"x" * 4096 if head else b"HTTP/1.1 100 Continue\r\n\r\n"
     with answering(head, piece, forever=True, to_all=True) as url:

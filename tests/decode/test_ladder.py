@@ -151,7 +151,7 @@ def climbed(capsys: pytest.CaptureFixture[str], url: str, *options: str) -> tupl
 
 def test_a_ladder_that_meets_errors_keeps_what_it_has(capsys: pytest.CaptureFixture[str]) -> None:
     # Two warm-ups, then a rung at 1 and one at 2; the third fails.
-    with serving(Script(fault="http-503", fault_on=tuple(range(24, 999)))) as peer:
+    with serving(Script(ttft_s=0.05, fault="http-503", fault_on=tuple(range(24, 999)))) as peer:
         status, answer = climbed(capsys, peer.url, "--ladder", "1,2,4,8,16")
     assert status == 1
     assert answer["ladder"]["asked"] == [1, 2, 4, 8, 16]
@@ -165,7 +165,7 @@ def test_a_ladder_without_numbers_climbs_by_itself(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lpxdoctor.cli.baseline.MOST_AT_ONCE", 4)
-    with serving_apart(Script()) as url:
+    with serving_apart(Script(ttft_s=0.05)) as url:  # far from ten times as long, which would end it
         _, answer = climbed(capsys, url, "--ladder")
     assert [rung["concurrency"] for rung in answer["rungs"]] == [1, 2, 4]
     assert answer["ladder"] == {"asked": [1, 2, 4], "stopped": ""}

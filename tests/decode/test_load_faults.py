@@ -34,7 +34,7 @@ from tests.decode.script import Script
 )
 def test_a_fault_is_counted_by_its_kind_and_the_rest_goes_on(fault: str, kind: str, seen: str) -> None:
     with serving(Script(fault=fault, fault_on=(4, 6))) as peer:
-        recording = load(peer.url, concurrency=1, requests=8, timeout_s=1)
+        recording = load(peer.url, concurrency=1, requests=8, timeout_s=3)
     samples = counted(recording)
     assert kinds(samples) == {"": 6, kind: 2}
     assert all(seen in sample.failure for sample in samples if sample.failure)
@@ -50,7 +50,7 @@ def test_a_redirect_is_not_followed_but_told() -> None:
 
 def test_comments_that_keep_the_connection_alive_are_no_sign_of_life() -> None:
     with serving(Script(fault="pings", fault_on=(2,))) as peer:
-        recording = load(peer.url, concurrency=1, requests=4, timeout_s=1)
+        recording = load(peer.url, concurrency=1, requests=4, timeout_s=3)
     assert kinds(counted(recording)) == {"": 3, "stall": 1}
 
 

@@ -64,8 +64,8 @@ def test_a_servers_wish_is_respected_and_not_waited_for_without_end() -> None:
     assert pause_s("http-429: x", 0, "Fri, 31 Dec 1999 23:59:59 GMT") == pause_s("http-429: x", 0)
 
 
-def load(peer: Peer, requests: int = 6, timeout_s: float = 0.3) -> Recording:
-    return Loop(endpoint(peer.url), WORK, 1, requests, timeout_s=timeout_s, hooks=Hooks()).run()
+def load(peer: Peer) -> Recording:
+    return Loop(endpoint(peer.url), WORK, 1, 6, timeout_s=3, hooks=Hooks()).run()
 
 
 def roles(recording: Recording) -> Counter[tuple[Role, str]]:
@@ -100,6 +100,6 @@ def test_retries_have_a_bound_and_validation_has_none() -> None:
 
 def test_the_servers_wish_to_be_left_alone_is_kept() -> None:
     with serving(Script(fault="http-429", fault_on=(3,), headers=("Retry-After: 1",))) as peer:
-        load(peer, timeout_s=10)
+        load(peer)
     refused, again = peer.seen[3].received_ns, peer.seen[4].received_ns
     assert 1e9 <= again - refused < 30e9

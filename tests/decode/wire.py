@@ -47,7 +47,7 @@ class Wire:
     def serve(self, connection: socket.socket) -> None:
         """Answer the requests of one connection."""
         with connection, suppress(OSError):
-            connection.settimeout(10)
+            connection.settimeout(60)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while not self.over.is_set() and (request := _read(connection)):
                 if not (self._to_all or request.startswith(b"POST")):

@@ -91,7 +91,7 @@ def test_no_python_and_a_log_in_that_is_noisy(tmp_path: Path) -> None:
     ("script", "limit_s", "reason"),
     [
         ("sleep 60", 0.5, "it did not answer within 0.5 s"),
-        ("cat >/dev/null", 2, "it took the connection and did not answer within 2 s"),
+        ("cat >/dev/null", 6, "it took the connection and did not answer within 6 s"),
         ("exec cat /dev/zero", 30, "its answer is longer than 1 MiB"),
         ('cat >/dev/null & printf "\\n%s 3\\nabc" "$MARK"; sleep 60', 30, "its answer is damaged"),
         ("kill -9 $$", 30, "the connection ended with exit status 137"),
@@ -134,7 +134,7 @@ def test_nothing_stays_when_it_is_ended(number: int) -> None:
     process = subprocess.Popen((sys.executable, "-c", GO, word), stderr=subprocess.DEVNULL)
     _soon(lambda: _running(word))
     os.kill(process.pid, number)
-    process.wait(20)
+    process.wait(60)
     _soon(lambda: not _running(word))
 
 
@@ -143,7 +143,7 @@ def _running(word: str) -> str:
     return done.stdout.strip()
 
 
-def _soon(true: Any, limit_s: float = 30) -> None:
+def _soon(true: Any, limit_s: float = 120) -> None:
     until = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < until

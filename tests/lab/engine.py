@@ -13,6 +13,7 @@ from pathlib import Path
 LAB = Path(__file__).resolve().parent
 ROOT = LAB.parent.parent
 LABEL = "lpxdoctor-lab"  # its value is the process that started the container
+WORKERS = 16  # at most; no two of a run are given one port
 
 
 def run(*argv: str | Path, timeout_s: float = 300, stdin: bytes | None = None) -> str:
@@ -30,7 +31,7 @@ def docker(*argv: str | Path, timeout_s: float = 300, stdin: bytes | None = None
 
 def build(script: Path, *argv: str) -> str:
     """Run a build script of this repository and return the image it names on its last line."""
-    return run(script, *argv, timeout_s=1200).splitlines()[-1]
+    return run(script, *argv, timeout_s=3600).splitlines()[-1]
 
 
 @contextmanager
@@ -43,7 +44,13 @@ def container(image: str, *options: str, command: tuple[str, ...] = (), files: b
         docker("start", identity)
         yield identity
     finally:
-        docker("rm", "--force", "--volumes", identity)
+        wait_until(lambda: is_removed(identity), "its removal", lambda: docker("ps", "--all"), 300)
+
+
+def is_removed(identity: str) -> bool:
+    """Return whether Docker has removed a container, which it refuses until its processes have gone."""
+    argv = ("docker", "rm", "--force", "--volumes", identity)
+    return subprocess.run(argv, capture_output=True, timeout=300, check=False).returncode == 0
 
 
 def remove_orphans() -> None:
@@ -54,14 +61,14 @@ def remove_orphans() -> None:
         named = re.fullmatch(r"lab-\w+-(\d+)", engine)
         pid = pid or (named[1] if named else "")
         if pid and not Path("/proc", pid).exists():
-            # Another worker may be removing it just now, which Docker calls an error.
-            subprocess.run(("docker", "rm", "--force", "--volumes", identity), capture_output=True, check=False)
+            is_removed(identity)  # or another worker is about to, which Docker calls an error
 
 
 def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that nothing holds, and that no connection is given meanwhile by itself."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
     while True:
-        port = random.randrange(20_000, 32_768)  # where Linux begins with those
+        port = random.randrange(20_000 + worker, 32_768, WORKERS)  # where Linux begins with those
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

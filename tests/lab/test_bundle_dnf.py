@@ -110,7 +110,7 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
 
     execute("rm", "/usr/bin/apt-get")
     yield execute
-    run("umount", disk)
+    run("umount", "--lazy", disk)
 
 
 def test_it_is_installed_where_there_is_no_network(bundle: Path, offline: Callable[..., Said]) -> None:
@@ -127,7 +127,7 @@ def silent() -> Iterator[socket.socket]:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
-        server.settimeout(60)
+        server.settimeout(180)
         yield server
 
 
@@ -163,6 +163,6 @@ def test_a_full_disk_is_named_and_nothing_is_left(mirror: dict[str, str], doctor
         said = doctor("bundle", "create", *wanted, "-o", disk / "x.tar")
         assert list(disk.iterdir()) == []
     finally:
-        run("umount", disk)
+        run("umount", "--lazy", disk)
     assert said.status == 3
     assert f"lpxdoctor: There is no room left beside {disk}/x.tar" in said.err

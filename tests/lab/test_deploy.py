@@ -1,6 +1,7 @@
 """Roll-out on real parts: Ansible over SSH, Docker, and vLLM on the CPU behind its key."""
 
 import json
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from lpxdoctor.deployments import Deployment
-from tests.lab.engine import docker, free_port
+from tests.lab.engine import docker, free_port, wait_until
 from tests.lab.hosts import Host, write_inventory
 from tests.lab.said import KEPT, SERVES, Doctor, inspect, one_error
 
@@ -105,9 +106,11 @@ def test_the_container_can_do_little(deployed: Deployed, cpu_image: str) -> None
 
 
 def test_docker_sees_it_healthy(deployed: Deployed) -> None:
-    program = inspect(NAME)["Config"]["Healthcheck"]["Test"]
-    assert program[0] == "CMD"
-    docker("exec", NAME, *program[1:])
+    kind, *program = inspect(NAME)["Config"]["Healthcheck"]["Test"]
+    assert kind == "CMD"
+    argv = ("docker", "exec", NAME, *program)
+    sees = lambda: subprocess.run(argv, capture_output=True, check=False).returncode == 0  # noqa: E731
+    wait_until(sees, "health", lambda: docker("logs", "--tail", "30", NAME), 90)  # Docker asks three times, too
 
 
 def test_a_second_run_changes_nothing(deployed: Deployed, doctor: Doctor, environment: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from lpxdoctor import bundled, inventory, playbook
 from lpxdoctor.errors import SetupError
+from lpxdoctor.playbook import State, TaskEvent
 from tests.lab.engine import docker, free_port, wait_until
 from tests.lab.fixtures import InventoryWriter
 from tests.lab.hosts import Host
@@ -34,6 +35,7 @@ def test_a_host_that_does_not_answer(deploy_to: Callable[..., Said]) -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         said = deploy_to(ansible_host="127.0.0.1", ansible_port=silent.getsockname()[1])
+        silent.settimeout(60)
         silent.accept()[0].close()
         silent.setblocking(False)
         with pytest.raises(BlockingIOError):  # so nobody waited twice
@@ -116,9 +118,15 @@ def test_a_run_over_ssh_that_is_ended_leaves_nothing_on_the_host(
     monkeypatch.setattr(bundled, "PLAYBOOKS", tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     source = inventory.for_hosts({plain_host.name: plain_host.inventory()})
-    with pytest.raises(SetupError, match="time limit"):
-        playbook.run("trial", [source], collections=tmp_path, on_event=lambda event: None, limit_s=6)  # noqa: ARG005
     there = "pgrep -f '[s]leep 985.25' || true"
+
+    def see_it_sleep(event: TaskEvent) -> None:
+        """Let the limit be noticed when there is something to end."""
+        if event.state is State.STARTED:
+            wait_until(lambda: plain_host.ssh(there) != "", "sleep", str, timeout_s=60)
+
+    with pytest.raises(SetupError, match="time limit"):
+        playbook.run("trial", [source], collections=tmp_path, on_event=see_it_sleep, limit_s=20)
     wait_until(lambda: plain_host.ssh(there) == "", "the end of sleep", lambda: plain_host.ssh(there), timeout_s=60)
 
 
@@ -126,6 +134,7 @@ def test_a_run_over_ssh_that_is_ended_leaves_nothing_on_the_host(
 READY = r"""
 use Socket;
 $SIG{TERM} = sub { exit };
+$SIG{PIPE} = "IGNORE";
 socket(my $server, PF_INET, SOCK_STREAM, 6) or die $!;
 bind($server, sockaddr_in(8000, INADDR_ANY)) and listen($server, 5) or die $!;
 while (accept(my $client, $server)) {

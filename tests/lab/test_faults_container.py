@@ -18,6 +18,8 @@ from tests.lab.toolkit import VERSION, toolkit_repository
 OTHER = "1.20.1-1+standin"
 SETTINGS = "/etc/docker/daemon.json"
 RUNTIME = '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}'
+# systemd refuses a fourth start within a minute, which a quick machine comes to.
+RESTART = "systemctl reset-failed docker; systemctl restart docker"
 SPEC = """cdiVersion: "0.5.0"
 kind: nvidia.com/gpu
 devices: [{name: "0", containerEdits: {deviceNodes: [{path: /dev/%s}]}}]
@@ -71,12 +73,12 @@ def test_no_toolkit(ward: Ward, toolkit: dict[str, Any]) -> None:
 
 
 def test_a_toolkit_that_docker_was_never_told_of(ward: Ward) -> None:
-    ward.plant(f"rm -f {SETTINGS}; systemctl restart docker")
+    ward.plant(f"rm -f {SETTINGS}; {RESTART}")
     ward.put_right("container.runtime-not-registered", "container")
 
 
 def test_a_docker_that_was_not_restarted(ward: Ward) -> None:
-    ward.plant(f"rm -f {SETTINGS}; systemctl restart docker; printf '{RUNTIME}' > {SETTINGS}")
+    ward.plant(f"rm -f {SETTINGS}; {RESTART}; printf '{RUNTIME}' > {SETTINGS}")
     ward.put_right("container.daemon-not-restarted", "container")
 
 
@@ -110,7 +112,7 @@ def test_a_stale_cdi_specification(ward: Ward) -> None:
 
 
 def test_a_default_runtime_whose_program_is_gone(ward: Ward) -> None:
-    ward.plant(f"""printf '{{"default-runtime": "nvidia", {RUNTIME[1:]}' > {SETTINGS}; systemctl restart docker""")
+    ward.plant(f"""printf '{{"default-runtime": "nvidia", {RUNTIME[1:]}' > {SETTINGS}; {RESTART}""")
     ward.plant("rm /usr/bin/nvidia-container-runtime")
     ward.put_right("container.runtime-program-missing", "container", container_toolkit=False)
 
@@ -136,6 +138,6 @@ def test_a_docker_that_has_cdi_off(debian13: Host, to_ward: Callable[[Host], War
     asking = replace(ward, options=tuple(word for word in ward.options if word != "--no-container-test"))
     asking.plant("touch /dev/nvidiactl; mknod /dev/nvidia0 c 195 0")
     asking.plant(spec("nvidia0", "/etc/cdi/nvidia.yaml"))
-    asking.plant(f"""printf '{{"features": {{"cdi": false}}}}' > {SETTINGS}; systemctl restart docker""")
+    asking.plant(f"""printf '{{"features": {{"cdi": false}}}}' > {SETTINGS}; {RESTART}""")
     asking.put_right("container.cdi-off", "container", **toolkit)
     assert '"cdi": true' in debian13.ssh(f"cat {SETTINGS}")

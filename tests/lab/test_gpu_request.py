@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from lpxdoctor import galaxy
-from tests.lab.engine import ROOT, docker
+from tests.lab.engine import LABEL, ROOT, docker
 
 ROLE = ROOT / "playbooks/roles/engine"
-NAME = "lpxdoctor-lab-gpu-request"
+NAME = f"lab-gpu-request-{os.getpid()}"
 
 
 def play(way: str, devices: list[str], image: str) -> list[dict[str, object]]:
@@ -21,6 +21,7 @@ def play(way: str, devices: list[str], image: str) -> list[dict[str, object]]:
     task = {
         "community.docker.docker_container": {
             "name": NAME,
+            "labels": {LABEL: f"{os.getpid()}"},
             "state": "present",
             "image": image,
             "command": "true",

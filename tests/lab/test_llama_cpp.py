@@ -14,7 +14,7 @@ from lpxdoctor.cli import run
 from tests.lab.engine import LAB, free_port, wait_until
 
 pytestmark = pytest.mark.xdist_group("engine")  # no other server is measured meanwhile
-TOKENS = 96  # so many that what passes between two answers, on a machine that does other things, is little beside one
+TOKENS = 240  # so many that what passes between two answers, on a machine that does other things, is little beside one
 SHORT = ("--concurrency", "1,2", "--requests", "6", "--input-len", "32", "--output-len", str(TOKENS), "--format=json")
 
 

@@ -1,8 +1,10 @@
 """NVIDIA's real libraries, from Debian's non-free component, on a machine without a GPU: what they answer."""
 
+import fcntl
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +29,11 @@ def libraries() -> Path:
     if release["ID"] != "debian":
         pytest.skip("the libraries come from Debian's non-free component")
     root = CACHE / release["VERSION_CODENAME"]
-    if not list(root.glob("root/usr/lib/*/nvidia/current/libcuda.so.1")):
-        _fetch(root, release["VERSION_CODENAME"])
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / "lock").open("w") as lock:  # another run of the tests waits for it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not list(root.glob("root/usr/lib/*/nvidia/current/libcuda.so.1")):
+            _fetch(root, release["VERSION_CODENAME"])
     return next(root.glob("root/usr/lib/*/nvidia/current"))
 
 
@@ -37,7 +42,7 @@ def _fetch(root: Path, codename: str) -> None:
     lines = ("apt-get", "indextargets", "--format", "$(CODENAME) $(REPO_URI)", "Created-By: Packages")
     targets = subprocess.run(lines, capture_output=True, text=True, check=True).stdout.splitlines()
     mirror = next(line.split()[1] for line in targets if line.split()[0] == codename)
-    for directory in ("lists/partial", "cache/archives/partial", "debs", "root"):
+    for directory in ("lists/partial", "cache/archives/partial", "debs"):
         (root / directory).mkdir(parents=True, exist_ok=True)
     keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
     (root / "sources.list").write_text(f"deb [signed-by={keys}] {mirror} {codename} non-free\n", encoding="utf-8")
@@ -50,8 +55,12 @@ def _fetch(root: Path, codename: str) -> None:
     apt = ["apt-get", "-q", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
     subprocess.run([*apt, "update"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([*apt, "download", *PACKAGES], check=True, cwd=root / "debs", stdout=subprocess.DEVNULL)
+    half = root / "half"  # of it a run that was killed may have left some
+    shutil.rmtree(half, ignore_errors=True)
     for package in (root / "debs").glob("*.deb"):
-        subprocess.run(["dpkg", "-x", str(package), str(root / "root")], check=True)
+        subprocess.run(["dpkg", "-x", str(package), str(half)], check=True)
+    shutil.rmtree(root / "root", ignore_errors=True)
+    half.rename(root / "root")
 
 
 def run(program: Path, libraries: Path) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from lpxdoctor.provision import record as records
-from tests.lab.engine import docker, wait_until
+from tests.lab.engine import docker, free_port, wait_until
 from tests.lab.fixtures import HostStarter
 from tests.lab.hosts import Engine, Host, write_inventory
 from tests.lab.said import Doctor, Said
@@ -93,10 +94,8 @@ def test_it_stops_at_the_second_batch_and_goes_on_when_the_fault_is_gone(
     assert blocked(hosts["lab-p3"])
 
 
-def test_a_host_that_is_gone_is_a_failed_canary(
-    hosts: dict[str, Host], options: tuple[str | Path, ...], doctor: Doctor
-) -> None:
-    gone = ("-i", f"root@127.0.0.1:{hosts['lab-p1'].port + 1}", *options[2:])
+def test_a_host_that_is_gone_is_a_failed_canary(options: tuple[str | Path, ...], doctor: Doctor) -> None:
+    gone = ("-i", f"root@127.0.0.1:{free_port()}", *options[2:])
     said = doctor("provision", "boot", *gone)
     assert said.status == 2, said
     (row,) = states(said).values()
@@ -115,18 +114,39 @@ def holder(host: Host) -> dict[str, Any]:
 
 
 @contextmanager
-def under_way(host: Host, environment: dict[str, str], *argv: str | Path) -> Generator["subprocess.Popen[str]"]:
-    """Start lpxdoctor and yield it when its playbook is at work on a host."""
+def under_way(
+    host: Host, environment: dict[str, str], *argv: str | Path
+) -> Generator[tuple["subprocess.Popen[str]", int]]:
+    """Start lpxdoctor and yield it when its playbook is at work on a host, with its Ansible, which is stopped there."""
     command = (sys.executable, "-m", "lpxdoctor", *argv)
+    former = holder(host)  # a run that was ended keeps the lock
+    its_ansible = 0
+
+    def is_stopped() -> bool:
+        """Stop its Ansible once that has the lock: it may come to its end before all that is to be tried."""
+        nonlocal its_ansible
+        now = holder(host)
+        if now in ({}, former):
+            return False
+        its_ansible = now["pid"]
+        os.kill(its_ansible, signal.SIGSTOP)
+        return True
+
     process = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        wait_until(lambda: bool(holder(host)) or process.poll() is not None, "its lock", lambda: "", 180)
+        wait_until(lambda: process.poll() is not None or is_stopped(), "its lock", str, 180)
         if process.poll() is not None:
             pytest.fail("\n".join(process.communicate()))
-        yield process
+        yield process, its_ansible
     finally:
         process.kill()
         process.communicate()
+
+
+def told_to_end(pid: int) -> bool:
+    """Tell whether SIGTERM waits for a process that is stopped."""
+    waiting = re.search(r"ShdPnd:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(waiting and int(waiting[1], 16) >> signal.SIGTERM - 1 & 1)
 
 
 def test_a_run_that_is_killed_is_known_and_finished_by_the_next(
@@ -139,9 +159,7 @@ def test_a_run_that_is_killed_is_known_and_finished_by_the_next(
     monkeypatch.setenv("XDG_STATE_HOME", environment["XDG_STATE_HOME"])
     pair = [hosts["lab-p2"], hosts["lab-p3"]]
     run = ("provision", "boot", *options_of(tmp_path, pair))
-    with under_way(hosts["lab-p2"], environment, *run) as process:
-        its_ansible = holder(hosts["lab-p2"])["pid"]
-        os.kill(its_ansible, signal.SIGSTOP)  # else it may have come to its end before all this was tried
+    with under_way(hosts["lab-p2"], environment, *run) as (process, its_ansible):
         second = doctor(*run)
         assert (second.status, second.out) == (64, "")
         assert f": process {process.pid} of " in second.err
@@ -165,17 +183,21 @@ def test_ctrl_c_and_a_connection_that_is_lost_leave_a_known_state(
 ) -> None:
     host = hosts["lab-p3"]
     options = options_of(tmp_path, [host])
-    with under_way(host, environment, "provision", "boot", *options) as process:
+    with under_way(host, environment, "provision", "boot", *options) as (process, its_ansible):
         process.send_signal(signal.SIGINT)
+        wait_until(lambda: told_to_end(its_ansible), "SIGTERM", lambda: f"{its_ansible}", 60)
+        os.kill(its_ansible, signal.SIGCONT)
         out, err = process.communicate(timeout=180)
     said = Said(process.returncode, out, err)
     assert said.status == 130, said
     row = states(said)["lab-p3"]
     assert (row["state"], row["phase"]) == ("interrupted", "playbooks")
-    assert host.ssh("pgrep -af [A]nsiballZ || :") == ""
+    modules = "pgrep -af [A]nsiballZ || :"
+    wait_until(lambda: host.ssh(modules) == "", "their end", lambda: host.ssh(modules), 60)
 
-    with under_way(host, environment, "provision", *options, "--resume") as process:
+    with under_way(host, environment, "provision", *options, "--resume") as (process, its_ansible):
         docker("stop", "--time", "0", host.container_id)
+        os.kill(its_ansible, signal.SIGCONT)
         out, err = process.communicate(timeout=300)
     docker("start", host.container_id)
     said = Said(process.returncode, out, err)

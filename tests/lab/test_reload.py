@@ -28,7 +28,8 @@ def tried(act: Any) -> list[reload.Trial]:
 
 
 @pytest.fixture(autouse=True)
-def device(docker_engine: None) -> None:
+def device(docker_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reload, "READY_S", 120.0)
     if not Path(NODE).exists():
         pytest.skip(f"no {NODE} here to lose")
 

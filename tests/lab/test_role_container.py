@@ -18,6 +18,7 @@ from tests.lab.engine import LAB, build, docker, wait_until
 from tests.lab.hosts import Engine, Host, started_host, write_inventory
 from tests.lab.playing import Play, player
 from tests.lab.toolkit import VERSION, toolkit_repository
+from tests.playbook.trial import gone
 
 RESTART = "Restart Docker, which stops its containers unless live-restore is on"
 WRITE = "Write Docker's settings"
@@ -66,6 +67,10 @@ def settings(host: Host) -> str:
 
 def backups(host: Host) -> set[str]:
     return set(host.ssh("ls /etc/docker").split()) - {"daemon.json", "key.json"}
+
+
+def lock(host: Host) -> str:
+    return docker("exec", host.container_id, "sh", "-c", "cat /run/lpxdoctor/run.json 2>/dev/null || true")
 
 
 def runs(host: Host) -> bool:
@@ -134,8 +139,7 @@ def test_a_second_run_is_refused_and_finishes_what_a_dead_one_began(debian12: Ho
         (*command, "--tags", "container.daemon-json-invalid"), env=environment, stdout=subprocess.DEVNULL
     )
     try:
-        lock = "cat /run/lpxdoctor/run.json 2>/dev/null || true"
-        wait_until(lambda: f'"pid": {first.pid}' in debian12.ssh(lock), "its lock", lambda: debian12.ssh(lock), 60)
+        wait_until(lambda: f'"pid": {first.pid}' in lock(debian12), "its lock", lambda: lock(debian12), 300)
         first.send_signal(signal.SIGSTOP)
         done = play("container", debian12, "container.daemon-json-invalid")
         assert f"Another run is at work on this host: process {first.pid} of " in done.failure
@@ -143,6 +147,7 @@ def test_a_second_run_is_refused_and_finishes_what_a_dead_one_began(debian12: Ho
     finally:
         first.kill()
         first.wait()
+    assert gone(str(hosts))  # its workers, which end what they are at
     assert play("container", debian12, "container.daemon-json-invalid").failure == ""
     # What can mean anything is set aside, by name.
     (broken,) = [name for name in backups(debian12) if name.startswith("daemon.json.broken-")]

@@ -52,8 +52,10 @@ def test_package_lists_that_cannot_be_read_are_named(host: Host, play: Player) -
 
 
 def test_a_lock_that_somebody_holds_is_waited_for_and_named(host: Host, play: Player) -> None:
-    hold = "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f,fcntl.LOCK_EX); time.sleep(900)"
+    lock = "f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f,fcntl.LOCK_EX)"
+    hold = f"import fcntl,time; {lock}; open('/run/lab-held','w'); time.sleep(9000)"
     host.ssh(f'systemd-run --quiet --unit=lab-lock python3 -c "{hold}"')
+    host.ssh("until test -e /run/lab-held; do sleep 0.1; done")
     played = play("driver", "--tags", "boot.headers-missing", driver_lock_timeout_s=3, **OWN)
     host.ssh("systemctl stop lab-lock")
     assert played.status != 0
@@ -63,7 +65,7 @@ def test_a_lock_that_somebody_holds_is_waited_for_and_named(host: Host, play: Pl
 def test_a_full_disk_is_named_and_nothing_is_half_installed(host: Host, play: Player) -> None:
     host.ssh("mount -t tmpfs -o size=2m none /var/cache/apt/archives && mkdir /var/cache/apt/archives/partial")
     played = play("driver", "--tags", "boot.headers-missing", **OWN)
-    host.ssh("umount /var/cache/apt/archives")
+    host.ssh("until umount /var/cache/apt/archives; do sleep 0.3; done")  # a method of apt's may be about to end
     assert played.status != 0
     assert "The disk is full" in played.output
     assert host.ssh("dpkg --audit") == ""
@@ -75,7 +77,7 @@ def test_the_driver_comes_with_its_module_after_a_run_that_was_cut_off(host: Hos
     assert ward.found("boot.module-missing")
     host.ssh(
         "cd /tmp && apt-get update -q && apt-get download -q nvidia-modprobe && dpkg --unpack nvidia-modprobe_*.deb",
-        timeout_s=120,
+        timeout_s=600,
     )
     assert "nvidia-modprobe" in host.ssh("dpkg --audit")
     assert play("driver", **OWN).well().changed > 4
@@ -155,7 +157,7 @@ def test_a_directory_of_packages_is_the_only_source(host: Host, play: Player) ->
 
 def test_docker_and_the_toolkit_come_from_it_without_a_network(host: Host, play: Player, tmp_path: Path) -> None:
     names = ("docker.io", "containerd", "runc", "tini", "iptables")
-    host.ssh(f"cd /srv/packages && apt-get download -q {' '.join(names)} ca-certificates", timeout_s=120)
+    host.ssh(f"cd /srv/packages && apt-get download -q {' '.join(names)} ca-certificates", timeout_s=600)
     debs = toolkit_repository(tmp_path / "toolkit") / "stable" / "deb" / "amd64"
     run("docker", "cp", f"{debs}/.", f"{host.container_id}:/srv/packages/")
     host.ssh("""set -eu

@@ -15,7 +15,7 @@ from tests.lab.engine import LAB, ROOT, docker, free_port, run
 from tests.lab.hosts import Host
 from tests.test_tools import tracked
 
-NAME = "lab-quickstart"
+NAME = f"lab-quickstart-{os.getpid()}"
 
 
 def in_host(host: Host, command: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -112,7 +112,7 @@ def quickstart(docker_engine: None, cpu_image: str, tmp_path: Path) -> Iterator[
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=1200,
+            timeout=3600,
             check=False,
         )
         assert done.returncode == 0, done.stdout

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -12,48 +11,48 @@ from lpxdoctor import playbook
 from lpxdoctor.errors import SetupError
 from lpxdoctor.playbook import Canceled, State, TaskEvent
 from tests.beside import beside
-from tests.playbook.trial import Write, command, gone, ignore, left_over, processes, run
+from tests.playbook.trial import Write, command, gone, ignore, left_over, processes, run, there
+
+OWN = f"{os.getpid():07}"  # ends how long something sleeps: other runs of the tests have sleepers, too
 
 
 @pytest.mark.slow
 def test_over_its_limit_a_run_ends_with_all_its_processes(write: Write, tmp_path: Path) -> None:
-    write(command("sleep", "987.25"))
+    write(command("sleep", f"987.25{OWN}"))
     began = time.monotonic()
     with pytest.raises(SetupError, match="time limit"):
         run(limit_s=3)
     assert time.monotonic() - began < 60
-    assert gone("sleep 987.25")
+    assert gone(f"sleep 987.25{OWN}")
     assert gone(str(tmp_path / "playbooks"))
     assert left_over(tmp_path) == []
+
+
+def strike(marker: str, number: signal.Signals) -> None:
+    """Signal this process once a process that shows the marker is there."""
+    there(marker)
+    os.kill(os.getpid(), number)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_cancels_and_the_former_handlers_come_back(write: Write, number: signal.Signals) -> None:
-    write(command("sleep", "987.5"))
+    write(command("sleep", f"987.50{OWN}"))
     former = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
-
-    def strike() -> None:
-        deadline = time.monotonic() + 60
-        while not processes("sleep 987.5") and time.monotonic() < deadline:
-            time.sleep(0.05)
-        os.kill(os.getpid(), number)
-
-    with beside(strike), pytest.raises(Canceled):
+    with beside(strike, f"sleep 987.50{OWN}", number), pytest.raises(Canceled):
         run()
-    assert gone("sleep 987.5")
+    assert gone(f"sleep 987.50{OWN}")
     assert {one: signal.getsignal(one) for one in former} == former
 
 
 @pytest.mark.slow
 def test_a_process_that_ignores_the_request_is_killed(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lpxdoctor.termination.GRACE_S", 2.0)
-    sleep = f"time.sleep({time.monotonic():.3f})"
-    stubborn = f"import signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; {sleep}"
-    write(command(sys.executable, "-c", stubborn))
-    with pytest.raises(SetupError, match="time limit"):
-        run(limit_s=4)
-    assert gone(sleep)
+    # It shows its name as a sleeper only when it ignores them.
+    write(command("sh", "-c", "trap '' HUP INT TERM; exec sleep \"$0\"", f"987.75{OWN}"))
+    with beside(strike, f"sleep 987.75{OWN}", signal.SIGTERM), pytest.raises(Canceled):
+        run()
+    assert gone(f"sleep 987.75{OWN}")
 
 
 def test_a_run_without_a_summary_is_an_error(write: Write) -> None:
@@ -66,10 +65,10 @@ def test_a_run_without_a_summary_is_an_error(write: Write) -> None:
 
 @pytest.mark.slow
 def test_ansible_killed_in_the_middle_is_an_error(write: Write) -> None:
-    write(command("true") + command("sleep", "986.5"))
+    write(command("true") + command("sleep", f"986.50{OWN}"))
 
     def kill(event: TaskEvent) -> None:
-        if event.state is State.CHANGED:
+        if event.state is State.CHANGED and there(f"sleep 986.50{OWN}"):
             children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
             for child in {int(pid) for file in children for pid in file.read_text().split()}:
                 if "ansible" in Path(f"/proc/{child}/cmdline").read_text():
@@ -77,7 +76,7 @@ def test_ansible_killed_in_the_middle_is_an_error(write: Write) -> None:
 
     with pytest.raises(SetupError, match="has no result"):
         run(kill)
-    for line in processes("sleep 986.5"):  # what SIGKILL leaves: the reason why runs are ended by SIGTERM
+    for line in processes(f"sleep 986.50{OWN}"):  # what SIGKILL leaves: the reason why runs are ended by SIGTERM
         os.kill(int(line.partition(":")[0]), signal.SIGKILL)
 
 

@@ -43,9 +43,17 @@ def processes(marker: str) -> list[str]:
     return found
 
 
-def gone(marker: str, within_s: float = 30) -> bool:
-    deadline = time.monotonic() + within_s
-    while processes(marker):
+def there(marker: str, within_s: float = 60) -> bool:
+    return _within(within_s, lambda: bool(processes(marker)))
+
+
+def gone(marker: str, within_s: float = 60) -> bool:
+    return _within(within_s, lambda: not processes(marker))
+
+
+def _within(limit_s: float, true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not true():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.1)

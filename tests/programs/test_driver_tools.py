@@ -41,17 +41,18 @@ def test_a_loader_that_cannot_be_asked_says_why(monkeypatch: pytest.MonkeyPatch,
     assert libraries.cache() == (None, "ldconfig: No such file or directory")
 
 
-def run_smi(directory: Path, script: str) -> dict[str, Any]:
+def run_smi(directory: Path, script: str, deadline_s: float = 60) -> dict[str, Any]:
     """Run the program in a child, since it gives up capabilities, with a program of this name first on PATH."""
     tool = directory / "nvidia-smi"
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
     code = (
         "import json, sys; from pathlib import Path; from lpxdoctor.programs import nvidia_smi as m;"
-        "m._LOADED = (sys.argv[1],); print(json.dumps(m.answer(0.5)))"
+        "m._LOADED = ('/proc',); print(json.dumps(m.answer(float(sys.argv[1]))))"
     )
     path = {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"}
-    done = subprocess.run([sys.executable, "-c", code, "/proc"], capture_output=True, text=True, check=True, env=path)
+    argv = [sys.executable, "-c", code, f"{deadline_s}"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=path)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -67,7 +68,7 @@ def test_its_status_and_words_are_kept(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_end_is_described(tmp_path: Path) -> None:
-    found = run_smi(tmp_path, "exec sleep 3")
+    found = run_smi(tmp_path, "exec sleep 20", deadline_s=1)
     assert found["exit"] is None
     assert "in state S" in found["hung"]
 

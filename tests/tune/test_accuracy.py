@@ -87,21 +87,27 @@ def serving(status: int = 200, *, echoes: bool = True, fault: str = "") -> Gener
     """Answer completions as vLLM does: logprobs of the echoed prompt and of the answer; keep what was asked.
 
     fault is what happens to a request that runs among others, and to none that runs alone: "nan" for probabilities
-    that are no numbers, "tokens" for other tokens, "status" for HTTP 500.
+    that are no numbers, "tokens" for other tokens, "status" for HTTP 500. With one, who is not asked alone is answered
+    when all are there.
     """
     seen: list[dict[str, Any]] = []
     running: dict[int, bool] = {}  # by thread: whether another one ran beside it
     changing = threading.Lock()
+    crowd = threading.Barrier(8 + len(TWO.prompts))
 
     class Completions(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             wish = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            seen.append(wish)
             prompt: Sequence[str] = wish["prompt"].split() if wish.get("echo") and echoes else []
             with changing:
                 running.update(dict.fromkeys(running, True))
                 running[threading.get_ident()] = bool(running)
-            time.sleep(0.2 if fault else 0.02)
+                seen.append(wish)
+                alone = len(seen) <= 2 * len(TWO.prompts)
+            if fault and not alone:
+                crowd.wait(60)
+            else:
+                time.sleep(0.02)
             faulty = fault if running[threading.get_ident()] else ""
             tokens = [*prompt, *["no" if faulty == "tokens" else "ok"] * wish["max_tokens"]]
             logprobs = [None if faulty == "nan" or (prompt and n == 0) else -(n + 1) / 64 for n in range(len(tokens))]
