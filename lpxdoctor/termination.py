@@ -44,7 +44,7 @@ class Stop:
         SIGTERM first: it then ends its workers and the SSH sessions, whose terminals end what runs on the hosts.
         SIGKILL, which is all that ansible-runner knows, leaves the workers in their own sessions running.
         """
-        self._below |= _descendants(process)
+        self._below |= descendants(process)
         if self._terminated_at is None:
             self._terminated_at = time.monotonic()
             with contextlib.suppress(ProcessLookupError):
@@ -88,7 +88,7 @@ def stoppable(limit_s: float | None) -> Generator[Stop]:
             signal.signal(number, handler)
 
 
-def _descendants(process: int) -> dict[int, str]:
+def descendants(process: int) -> dict[int, str]:
     """Return all processes below one with their start times; a session of its own hides none of them."""
     stats = {int(entry.name): _stat(int(entry.name)) for entry in Path("/proc").glob("[0-9]*")}
     found: dict[int, str] = {}

@@ -20,7 +20,7 @@ _BEFORE = (
     re.compile(r"^\[pod/[^\]\s]{1,200}\] "),
     re.compile(
         rf"^{_ISO}\s(?! *(?:upgrade|install|remove|status|configure) )"  # one space: the rest is the line's own indent
-        r"(?:(?:stdout|stderr) [FP] |[\w.-]{1,80} kernel: )?"
+        r"(?:(?:stdout|stderr) [FP] |[\w.-]{1,80} kernel: (?!\d+\.\d+\.\d))?"  # "running kernel: 6.8.0" names no host
     ),
     re.compile(
         r"^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2}|\d{1,2}月) [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} "

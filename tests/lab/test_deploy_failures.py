@@ -120,7 +120,7 @@ def awaits_health(pid: int) -> bool:
     """Tell whether a process waits for /health by one of its own; other workers roll out here, too."""
     argv = ("pgrep", "-f", "AnsiballZ_engine_ready")
     waiting = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
-    return not termination._descendants(pid).keys().isdisjoint(map(int, waiting))
+    return not termination.descendants(pid).keys().isdisjoint(map(int, waiting))
 
 
 def test_ctrl_c_takes_the_candidate_away(
