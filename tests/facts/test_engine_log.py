@@ -72,10 +72,12 @@ SAID = {
     "quantization method specified in the `quantization` argument (gptq).",
     "argument-refused": "api_server.py: error: argument --dtype: invalid choice: 'fp16'",
     "too-many-open-files": "OSError: [Errno 24] Too many open files",
+    "nccl-gpu-twice": "NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 41000",
     "nccl-no-interface": "NCCL WARN Bootstrap : no socket interface found",
     "nccl-memory-not-locked": "NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
     "kernels-not-compiled": "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
     "kernel-wants-larger-gpu": "out of resource: shared memory, Required: 98304, Hardware limit: 65536.",
+    "triton-assembler-too-old": "Command '/bin/ptxas --gpu-name=sm_120 x.ptx' returned non-zero exit status 255.",
     "nccl-multicast": "transport/nvls.cc:244 NCCL WARN Cuda failure 1 'invalid argument'",
     "peer-access-refused": "RuntimeError: CUDA error: peer access is not supported between these two devices",
 }
