@@ -3,15 +3,16 @@
 import contextlib
 import random
 import socket
+from collections.abc import Sequence
 
 # Linux gives connections their own port from 32768 on by itself (ip_local_port_range): one from there may be taken
 # between the look and its use, and who asks a port of there whether anybody answers may get hold of itself.
-_BELOW_THOSE_OF_CONNECTIONS = range(20_000, 32_768)
+BELOW_THOSE_OF_CONNECTIONS = range(20_000, 32_768)
 
 
-def free_port() -> int:
+def free_port(among: Sequence[int] = BELOW_THOSE_OF_CONNECTIONS) -> int:
     """Return a TCP port of 127.0.0.1 that nobody holds; OSError where all are taken."""
-    for port in random.sample(_BELOW_THOSE_OF_CONNECTIONS, k=len(_BELOW_THOSE_OF_CONNECTIONS)):
+    for port in random.sample(among, k=len(among)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

@@ -11,8 +11,7 @@ import pytest
 
 from lpxdoctor.collect import collect
 from lpxdoctor.evidence import Answer, Command, Probe, Program
-from tests.lab.engine import wait_until
-from tests.tune.test_command import lives
+from tests.tune.test_command import ended
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -141,7 +140,7 @@ def test_a_program_that_hangs_ends_at_its_deadline_with_all_that_it_started(
     answer = run(text, tmp_path, timeout_s=3.0)
     assert (answer.failure, answer.reason) == ("timeout", "no answer within 3 s")
     pid = (tmp_path / "pid").read_text(encoding="utf-8")
-    wait_until(lambda: not lives(pid), f"the end of process {pid}", str, 30)
+    assert ended(pid)
 
 
 def test_a_program_that_is_not_where_it_should_be_says_so(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from lpxdoctor.collect import collect
 from lpxdoctor.evidence import Answer, Command, Evidence, File, Glob, Http, Listing, Probe, Program
 from lpxdoctor.reading import mask
 from tests.beside import beside
-from tests.lab.engine import wait_until
-from tests.tune.test_command import lives
+from tests.tune.test_command import ended
 
 
 def ask(*probes: Probe, limit_s: float = 10.0, programs: Mapping[str, Path] | None = None) -> Evidence:
@@ -115,7 +114,7 @@ def test_a_deadline_ends_a_command_and_all_that_it_started(tmp_path: Path, monke
     assert answers.answers[probe.key].failure == "timeout"
     assert answers.answers[probe.key].reason == "no answer within 2.5 s"
     pid = pid_file.read_text().strip()
-    wait_until(lambda: not lives(pid), f"the end of process {pid}", str, 30)  # the kernel takes a moment to end it
+    assert ended(pid)
 
 
 def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for() -> None:

@@ -1,14 +1,14 @@
 """The machine's Docker Engine for tests: a command line in, its output out, with an engine made to answer first."""
 
 import os
-import random
 import re
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+
+from lpxdoctor import ports
 
 LAB = Path(__file__).resolve().parent
 ROOT = LAB.parent.parent
@@ -67,11 +67,7 @@ def remove_orphans() -> None:
 def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that nothing holds, and that no connection is given meanwhile by itself."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
-    while True:
-        port = random.randrange(20_000 + worker, 32_768, WORKERS)  # where Linux begins with those
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+    return ports.free_port(ports.BELOW_THOSE_OF_CONNECTIONS[worker::WORKERS])
 
 
 def wait_until(true: Callable[[], bool], what: str, said: Callable[[], str], timeout_s: float) -> None:
