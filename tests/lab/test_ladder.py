@@ -14,6 +14,15 @@ MANY = 16  # so many that some wait in the engine though a busy machine is late 
 ATTEMPTS = 3  # an engine that other tests starve runs in bursts, between which nothing waits in it
 
 
+def undisturbed(rungs: list[dict[str, Any]]) -> bool:
+    """Return whether a ladder came to the engine's limit, and requests waited in the engine there, by its own mean."""
+    if [rung["concurrency"] for rung in rungs] != [2, 4, MANY]:
+        return False
+    _, four, many = rungs
+    waited = many["engine"]["queue_mean_ms"] > 10 * four["engine"]["queue_mean_ms"]
+    return bool(waited and many["load"]["waiting_p50"] >= 3)
+
+
 def test_the_engines_limit_is_the_knee(
     vllm_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -23,9 +32,9 @@ def test_the_engines_limit_is_the_knee(
     for _ in range(ATTEMPTS):
         assert run(["baseline", vllm_server.url, *options]) in (0, 1)  # a busy machine may make rungs invalid
         answer = json.loads(capsys.readouterr().out)
-        if [rung["concurrency"] for rung in answer["rungs"]] == [2, 4, MANY]:
+        if undisturbed(answer["rungs"]):
             break
-    assert [rung["concurrency"] for rung in answer["rungs"]] == [2, 4, MANY]
+    assert undisturbed(answer["rungs"])
     assert answer["ladder"]["stopped"].startswith(f"cap: max_num_seqs reached at {MANY} at once")
     knee = answer["knee"]
     assert (knee["concurrency"], knee["cause"], knee["confidence"]) == (MAX_NUM_SEQS, "max_num_seqs", "high")
@@ -35,9 +44,6 @@ def test_the_engines_limit_is_the_knee(
         assert rung["load"]["running_max"] <= rung["concurrency"]
         assert rung["load"]["waiting_p50"] == 0
     assert many["load"]["running_max"] == MAX_NUM_SEQS
-    assert many["load"]["waiting_p50"] >= 3
-    # What waited there is the engine's own mean, and about what the client saw before its first token.
-    assert many["engine"]["queue_mean_ms"] > 10 * four["engine"]["queue_mean_ms"]
     assert four["engine"]["prefill_mean_ms"] > 0
     assert run(["baseline", "--from", "last"]) in (0, 1)
     assert "Knee: 4 at once, by max_num_seqs (high confidence)" in capsys.readouterr().out
