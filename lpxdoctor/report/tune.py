@@ -1,5 +1,6 @@
 """A tuning run in, its table for a terminal and its JSON out: a line a step, the chosen arguments last."""
 
+import math
 import shlex
 from collections.abc import Iterator
 from typing import Literal
@@ -79,8 +80,12 @@ def _remarks(state: State) -> Iterator[Text]:
     if not state.ended:
         yield Text("Interrupted: the same command with --resume goes on from here.", "yellow")
     if state.ended == kept.OUT_OF_BUDGET:
+        least, most = (max(1, math.ceil(seconds / 60)) for seconds in state.lasts_s)
+        rest = f"goes on from here; {most} should last for all that is left" if most > least else "finishes it"
+        took = f"a start took up to {state.longest_s / 60:.1f} min"
         yield Text(
-            "The budget is used up: the same command with --resume has a new one, and goes on from here.", "yellow"
+            f"The budget lasts for no more: {took}. The command with --resume and --budget {least} or more {rest}.",
+            "yellow",
         )
     yield from _chosen(state)
 

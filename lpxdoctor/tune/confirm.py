@@ -17,15 +17,13 @@ from lpxdoctor.tune.running import Run, words
 from lpxdoctor.tune.service import Settings
 from lpxdoctor.tune.state import Confirmation, Row, State
 
-STARTS = 3
-
 
 def confirmed(run: Run, state: State, ended: str) -> State:
     """Return the state with what was kept confirmed or taken back, and how the run ended.
 
     Where the budget does not last for it the run is out of budget; where it was stopped, it has not ended.
     """
-    if state.is_open and run.left_s() < STARTS * max(row.seconds for row in state.rows):
+    if state.is_open and run.left_s() < kept.A_CONFIRMATION * state.longest_s:
         ended = kept.OUT_OF_BUDGET
     elif state.is_open:
         try:
@@ -57,7 +55,7 @@ def _measured(run: Run, state: State) -> State | None:
     chosen, profiles = state.settings(), list[Profile]()
     accuracy = Accuracy(None, None, agreement_counts=False)
     for number, settings in enumerate((Settings(), chosen, Settings()), start=1):
-        found = run.tried(settings, f"confirmation {number} of {STARTS}: {words(settings)}")
+        found = run.tried(settings, f"confirmation {number} of {kept.A_CONFIRMATION}: {words(settings)}")
         if found is None:
             return None
         profile, answers, seconds = found

@@ -1,11 +1,11 @@
 """A place where an engine runs in, its profile and its answers out: one reading of both for every candidate.
 
 All candidates get as many requests as keep the engine as found busy for some seconds: in less, chance is more than what
-most arguments gain. One that was disturbed is measured once more, in the same engine: to start another costs minutes.
+most arguments gain. What was disturbed is measured once more, in the same engine: to start another costs minutes.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -52,14 +52,19 @@ class Measuring:
             most = max(self.plan.concurrencies)
             answers = asked(there.endpoint, there.model.id, self.prompts, most, self.hooks.is_stopped)
             known = self._with_record(there, settings)
+
+            def once_more(found: Profile | None, more: Plan | None) -> Profile | None:
+                if found is None or more is None or self.hooks.is_stopped():
+                    return found
+                newer = measure(known, more, sampler, self.hooks, self.on_rung)
+                return None if newer is None else with_newer(found, newer)
+
             profile = measure(known, self.plan, sampler, self.hooks, self.on_rung)
-            if profile is not None and self.plan.requests is None and not self.hooks.is_stopped():
-                wanted = enough(self.plan, profile)
-                too_short = any(wanted[one] > usual_requests(self.plan, one) for one in wanted)
-                self.plan = replace(self.plan, requests=wanted)
-                profile = measure(known, self.plan, sampler, self.hooks, self.on_rung) if too_short else profile
-            if profile is not None and not self.hooks.is_stopped() and (more := again(self.plan, profile, self.noise)):
-                profile = measure(known, more, sampler, self.hooks, self.on_rung)
+            if profile is not None and self.plan.requests is None:
+                usual, self.plan = self.plan, replace(self.plan, requests=enough(self.plan, profile))
+                profile = once_more(profile, too_short(usual, self.plan))
+            if profile is not None:
+                profile = once_more(profile, again(self.plan, profile, self.noise))
         if profile is None or profile.interrupted or self.hooks.is_stopped():
             return None
         if there.deployment is None:
@@ -89,15 +94,35 @@ class Measuring:
         return replace(there, deployment=record)
 
 
+def with_newer(older: Profile, newer: Profile) -> Profile:
+    """Return a profile with those rungs in place of the older ones that were measured once more."""
+    anew = {rung.concurrency: rung for rung in newer.rungs}
+    rungs = tuple(anew.get(rung.concurrency, rung) for rung in older.rungs)
+    return msgspec.structs.replace(newer, started=older.started, rungs=rungs)
+
+
+def too_short(usual: Plan, settled: Plan) -> Plan | None:
+    """Return how to measure once more what got fewer requests than were settled then."""
+    return _of(
+        settled, [one for one in usual.concurrencies if usual_requests(settled, one) > usual_requests(usual, one)]
+    )
+
+
 def again(plan: Plan, found: Profile, noise: float) -> Plan | None:
     """Return how to measure once more what was disturbed: longer, where it varied too much to tell its mean."""
-    if not found.is_valid:
-        return plan  # what disturbed it is mostly over
-    uncertain = {one for one, error in errors(found).items() if error > noise}
-    if not isinstance(plan.requests, Mapping) or not uncertain:
-        return None
-    longer = {one: count * (_LONGER if one in uncertain else 1) for one, count in plan.requests.items()}
-    return replace(plan, requests=longer)
+    disturbed = {rung.concurrency for rung in found.rungs if not rung.valid}  # by what is mostly over
+    uncertain = set[int]()
+    if isinstance(plan.requests, Mapping):
+        uncertain = {one for one, error in errors(found).items() if error > noise} - disturbed
+        plan = replace(
+            plan, requests={one: count * (_LONGER if one in uncertain else 1) for one, count in plan.requests.items()}
+        )
+    return _of(plan, [one for one in plan.concurrencies if one in disturbed | uncertain])
+
+
+def _of(plan: Plan, concurrencies: Sequence[int]) -> Plan | None:
+    """Return the part of a plan that is of these, None where there are none."""
+    return replace(plan, concurrencies=tuple(concurrencies)) if concurrencies else None
 
 
 def errors(profile: Profile) -> Mapping[int, float]:

@@ -33,7 +33,7 @@ def taken_up(run: Run, state: State, boot: str, now: datetime | None = None) -> 
     since = datetime.fromisoformat(state.best.ended.replace("Z", "+00:00"))
     if state.boot == boot and (now or datetime.now(timezone.utc)) - since < _STALE:
         return state
-    if run.left_s() < max(row.seconds for row in state.rows):
+    if run.left_s() < state.longest_s:
         return state
     best = state.settings()
     found = run.tried(best, f"{words(best)}, once more: what follows is held against the machine as it is now")

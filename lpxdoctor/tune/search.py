@@ -16,14 +16,13 @@ from lpxdoctor.decode.profile import Profile
 from lpxdoctor.errors import DoctorError
 from lpxdoctor.tune import state as kept
 from lpxdoctor.tune.accuracy import Accuracy, Answers, compared
-from lpxdoctor.tune.confirm import STARTS, again_row, confirmed
+from lpxdoctor.tune.confirm import again_row, confirmed
 from lpxdoctor.tune.judge import Judged, judged, judged_twice, merged, rates
 from lpxdoctor.tune.running import Run, words
 from lpxdoctor.tune.service import NotStartedError, Settings
 from lpxdoctor.tune.situation import Candidate
 from lpxdoctor.tune.state import Row, State
 
-_A_TRY = 2  # starts: a candidate's, and once more what it is to beat
 _KEPT_SHARE = 0.25  # of the budget, at most, is kept for confirming before the search has ended
 
 
@@ -83,18 +82,19 @@ def _poor(run: Run, state: State) -> str:
 
     A long one keeps enough to confirm what was kept; a short one goes into the search, and --resume confirms.
     """
-    longest = max(row.seconds for row in state.rows)
-    left = run.left_s() / longest
-    if left < _A_TRY:
-        return f"the budget of {run.budget_s / 60:.0f} min is used up"
-    if _confirms(run, state) and state.is_open and left < STARTS + _A_TRY:
-        return f"what is left of the budget of {run.budget_s / 60:.0f} min is for confirming what was kept"
+    left = run.left_s() / state.longest_s
+    budget = f"the budget of {run.budget_s / 60:.0f} min"
+    if left < kept.A_TRY:
+        each = f"{kept.A_TRY} starts of up to {state.longest_s / 60:.1f} min"
+        return f"what is left of {budget}, {max(run.left_s(), 0) / 60:.1f} min, does not last for {each}"
+    if _confirms(run, state) and state.is_open and left < kept.A_CONFIRMATION + kept.A_TRY:
+        return f"what is left of {budget} is for confirming what was kept"
     return ""
 
 
 def _confirms(run: Run, state: State) -> bool:
     """Tell whether what was kept is to be confirmed though the budget ends the search: it lasts, and is long enough."""
-    needed = STARTS * max(row.seconds for row in state.rows)
+    needed = kept.A_CONFIRMATION * state.longest_s
     return needed <= min(_KEPT_SHARE * run.budget_s, run.left_s())
 
 
@@ -180,7 +180,7 @@ def _looked_at_again(
     verdict = judged(before, profile, accuracy, run.policy)
     may_gain = judged((behind,), profile, accuracy, run.policy).may_gain(run.policy.tune)
     if verdict.outcome != kept.KEPT and may_gain:
-        if run.left_s() < max(row.seconds for row in state.rows):
+        if run.left_s() < state.longest_s:
             verdict = replace(
                 verdict, why="it gained no more than noise may make, and the budget allows no second look"
             )

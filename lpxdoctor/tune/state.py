@@ -19,6 +19,9 @@ NOT_STARTED, UNJUDGED, SKIPPED, NOT_TRIED = "did not start", "not judged", "skip
 NOT_CONFIRMED, AGAIN = "not confirmed", "measured again"
 # How a run ends.
 FINISHED, OUT_OF_BUDGET = "finished", "out of budget"
+# Starts that each takes.
+A_TRY = 2  # a candidate's, and once more what it is to beat
+A_CONFIRMATION = 3  # what was kept, between two of the engine as found
 DONE = (KEPT, NO_GAIN, NOT_CONFIRMED, INACCURATE, NOT_STARTED, UNJUDGED)
 
 
@@ -78,6 +81,18 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         best = self.settings()
         last = self.confirmation
         return best != Settings() and (last is None or (last.added, last.removed) != (best.added, best.removed))
+
+    @property
+    def longest_s(self) -> float:
+        """What the longest start took, its measurement and all; any other may take as long."""
+        return max(row.seconds for row in self.rows)
+
+    @property
+    def lasts_s(self) -> tuple[float, float]:
+        """The budget in seconds with which a later run does something at all, and about that for all that is left."""
+        left = sum(row.outcome == NOT_TRIED for row in self.rows)
+        starts = A_TRY if left else A_CONFIRMATION
+        return starts * self.longest_s, (A_TRY * left + A_CONFIRMATION) * self.longest_s
 
     @property
     def chosen(self) -> Settings:

@@ -12,7 +12,7 @@ from lpxdoctor.decode.measure import Plan, usual_requests
 from lpxdoctor.decode.profile import Rung
 from lpxdoctor.tune.accuracy import Prompts
 from lpxdoctor.tune.command import command
-from lpxdoctor.tune.measuring import Measuring, again, enough, errors
+from lpxdoctor.tune.measuring import Measuring, again, enough, errors, too_short, with_newer
 from lpxdoctor.tune.service import Settings
 from tests.decode.peer import serving_apart
 from tests.decode.script import Script
@@ -78,25 +78,39 @@ def test_what_the_first_took_is_what_all_get(requests: int | None, monkeypatch: 
     assert first[0].rungs[0].requests == second[0].rungs[0].requests == seen[-1]
 
 
-def test_what_varied_too_much_is_measured_four_times_as_long() -> None:
+def test_what_varied_too_much_is_measured_four_times_as_long_and_nothing_else() -> None:
     settled = replace(plan(None), requests={1: 16, 32: 128})
     quiet, busy = (measured(Server(spells=by, memory=16, concurrencies=(1, 32)), 1) for by in (0.001, 0.2))
     longer = again(settled, busy, 0.01)
     assert longer is not None
-    assert longer.requests == {1: 64, 32: 512}
+    assert (longer.concurrencies, longer.requests) == ((1, 32), {1: 64, 32: 512})
     mixed = msgspec.structs.replace(quiet, rungs=(quiet.rungs[0], busy.rungs[1]))
     only = again(settled, mixed, 0.01)
     assert only is not None
-    assert only.requests == {1: 16, 32: 512}
+    assert (only.concurrencies, only.requests) == ((32,), {1: 16, 32: 512})
     assert again(settled, quiet, 0.01) is None
     assert again(plan(5), busy, 0.01) is None  # as many as were typed
 
 
 def test_what_was_disturbed_is_measured_once_more_as_it_was() -> None:
     settled = replace(plan(None), requests={1: 16, 32: 128})
-    found = measured(Server(), 1)
+    found = measured(Server(spells=0.001, concurrencies=(1, 32)), 1)
     rungs = tuple(msgspec.structs.replace(rung, valid=False, invalid_because="shared") for rung in found.rungs)
     assert again(settled, msgspec.structs.replace(found, rungs=rungs), 0.01) == settled
+    one = again(settled, msgspec.structs.replace(found, rungs=(found.rungs[0], rungs[1])), 0.01)
+    assert one == replace(settled, concurrencies=(32,))
+    assert again(plan(5), msgspec.structs.replace(found, rungs=rungs), 0.01) == plan(5)
+
+
+def test_what_was_too_short_is_measured_again_and_takes_the_place_of_it() -> None:
+    usual = plan(None)
+    settled = replace(usual, requests={1: 16, 32: 345})
+    assert too_short(usual, settled) == replace(settled, concurrencies=(32,))
+    assert too_short(usual, replace(usual, requests={1: 16, 32: 128})) is None
+    older, newer = (measured(Server(concurrencies=(1, 32)), seed) for seed in (1, 2))
+    whole = with_newer(older, msgspec.structs.replace(newer, rungs=newer.rungs[1:]))
+    assert whole.rungs == (older.rungs[0], newer.rungs[1])
+    assert (whole.started, whole.ended) == (older.started, newer.ended)
 
 
 def test_the_one_after_a_longer_one_is_as_long_as_all(monkeypatch: pytest.MonkeyPatch) -> None:

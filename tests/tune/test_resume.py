@@ -45,7 +45,11 @@ def test_a_budget_that_lasts_for_nothing_leaves_it_as_it_was() -> None:
     begun = tuned(engine, ALL, budget_min=35)
     state = on(replace(engine, starts=[], now=0.0), budget_min=1)
     assert (outcomes(state), state.settings(), state.ended) == (outcomes(begun), begun.settings(), "out of budget")
-    assert on(replace(engine, starts=[], now=0.0)).ended == "finished"
+    least, most = (seconds / 60 for seconds in state.lasts_s)
+    engine = replace(engine, starts=[], now=0.0)
+    assert len(candidates(on(engine, budget_min=least))) == 3
+    assert engine.starts
+    assert on(replace(engine, starts=[], now=0.0), budget_min=most).ended == "finished"
 
 
 def test_only_the_confirmation_is_left_to_do() -> None:

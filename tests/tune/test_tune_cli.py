@@ -131,9 +131,15 @@ def test_a_report_of_nothing_says_what_to_do() -> None:
     assert "Nothing that was tried could be judged" in text
     assert "--resume goes on from here" in text
     assert rates(state.first).keys() == {1, 32}
-    assert "has a new one, and goes on" in shown(msgspec.structs.replace(state, ended=kept.OUT_OF_BUDGET)).replace(
-        "\n", " "
-    )
+
+
+def test_a_run_out_of_budget_says_with_how_much_it_goes_on() -> None:
+    state = tuned(Simulated({"--a": 0.7}, minutes_each=10), wanted("--a", "--b", "--c"), budget_min=35)
+    text = " ".join(shown(state).split())
+    assert "--b: what is left of the budget of 35 min, 5.0 min, does not last for 2 starts of up to 10.0 min" in text
+    assert "--resume and --budget 20 or more goes on from here; 70 should last for all that is left." in text
+    only = " ".join(shown(tuned(Simulated({"--a": 0.7}, minutes_each=10), wanted("--a"), budget_min=35)).split())
+    assert "--resume and --budget 30 or more finishes it." in only
 
 
 def test_a_deployments_own_memory_is_not_in_the_way_of_its_candidates(
