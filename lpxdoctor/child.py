@@ -65,16 +65,19 @@ def start_function(work: Callable[[], None]) -> tuple[int, list[int]]:
     return pid, [read for read, _ in pairs]
 
 
-def state_of(pid: int) -> str:
-    """Return what a process that does not end is doing: its state and, where it may be read, the kernel's function."""
+def state_of(pid: int) -> tuple[str, str]:
+    """Return what a process that does not end is doing: proc(5)'s letter, and words with the kernel's function.
+
+    The letter is "" where the process may not be looked at, the function is left out where it may not.
+    """
     task = Path("/proc") / str(pid)
     try:
         state = (task / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
         function = (task / "wchan").read_text(encoding="utf-8").strip("0")
     except (OSError, IndexError):
-        return f"process {pid}"
+        return "", f"process {pid}"
     where = f" in the kernel's {function}" if function else ""
-    return f"process {pid} in {'uninterruptible sleep (D)' if state == 'D' else f'state {state}'}{where}"
+    return state, f"process {pid} in {'uninterruptible sleep (D)' if state == 'D' else f'state {state}'}{where}"
 
 
 def _environment() -> dict[str, str]:

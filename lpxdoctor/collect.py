@@ -201,8 +201,8 @@ class _Run:
         if job.status is not None and (not job.open_fds or job.killed_at or self._drained(job)):
             self._finish(job, now)
         elif job.killed_at and now > job.killed_at + _GRACE_S:
-            left = state_of(job.pid)
-            if "(D)" in left or now > job.killed_at + _BUSY_S:
+            state, left = state_of(job.pid)
+            if state == "D" or now > job.killed_at + _BUSY_S:
                 self._finish(job, now, left=left)
         elif not job.killed_at and job.probes and now > job.asked_at + job.probes[0].timeout_s:
             job.killed_at = now

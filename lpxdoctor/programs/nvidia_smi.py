@@ -42,7 +42,7 @@ def answer(deadline_s: float = _DEADLINE_S) -> dict[str, object]:
     try:
         out, err = child.communicate(timeout=deadline_s)
     except subprocess.TimeoutExpired:
-        return {**result, "hung": state_of(child.pid)}  # whoever started us kills it with us, or leaves it behind
+        return {**result, "hung": state_of(child.pid)[1]}  # whoever started us kills it with us, or leaves it behind
     return {**result, "exit": child.returncode, "stdout": out, "stderr": err}
 
 

@@ -68,6 +68,7 @@ class Host:
             "ansible_ssh_private_key_file": str(self.key),
             "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.known_hosts} -o StrictHostKeyChecking=yes",
             "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_ssh_timeout": 60,  # a busy machine's sshd may need more than Ansible's own 10 s
         }
 
 
