@@ -166,6 +166,20 @@ def model_name_unknown(symptoms: Symptoms) -> Iterator[Finding]:
     yield from _told(symptoms, "decode.model-name-unknown")
 
 
+@check("decode.key-refused", Severity.WARN, layer="deployment")
+def key_refused(symptoms: Symptoms) -> Iterator[Finding]:
+    """The engine asks for an API key, and a client does not send it.
+
+    Why: with --api-key, or VLLM_API_KEY in its environment, the engine answers 401 to every request below /v1 that
+        does not bring the key as a bearer token; /health and /metrics stay open. A variable that a shell's profile sets
+        makes it so without anybody typing it. It is not to be retried.
+    Fix: send the header Authorization: Bearer KEY (OPENAI_API_KEY in most clients), or start the engine without a key
+        where nobody else reaches it.
+    Source: https://docs.vllm.ai/en/latest/usage/security.html
+    """
+    yield from _told(symptoms, "decode.key-refused")
+
+
 @check("decode.chat-template-missing", Severity.WARN, layer="deployment")
 def chat_template_missing(symptoms: Symptoms) -> Iterator[Finding]:
     """The model has no chat template.

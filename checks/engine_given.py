@@ -7,6 +7,7 @@ from lpxdoctor.facts.engine import Engines
 
 _REFUSED = (
     *("argument-unknown", "argument-refused", "architecture-unknown", "tokenizer-class-unknown", "weights-do-not-fit"),
+    "port-from-service",
     *("context-longer-than-model", "batch-smaller-than-context", "quantization-does-not-fit", "lora-rank-too-large"),
 )
 
@@ -51,8 +52,9 @@ def port_in_use(engines: Engines) -> Iterator[Finding]:
     """An engine's port is taken by another program.
 
     Why: the model loads, and then the server cannot listen and everything ends; or Docker refuses to publish the port.
-    Fix: sudo ss -ltnp names the other program. End it, or give the engine another --port or -p. VLLM_PORT is for the
-        engine's own processes and must not be the port of its API.
+    Fix: sudo ss -ltnp names the other program. End it (a service comes back by itself: systemctl stop NAME), or give
+        the engine another --port or -p. Where it is the same engine, started at boot, there is nothing to start.
+        VLLM_PORT is for the engine's own processes and must not be the port of its API.
     Source: https://github.com/vllm-project/vllm/issues/8638
     """
     for engine, cause in engines.ended("port-in-use"):

@@ -7,7 +7,10 @@ from lpxdoctor.facts.engine import Engines
 
 _PASSTHROUGH = "container.gpu-not-visible"
 
-_MIXED = ("installation-mixed", "triton-backend-missing", "architecture-not-inspected", "kernels-not-compiled")
+_MIXED = (
+    *("installation-mixed", "triton-backend-missing", "architecture-not-inspected", "kernels-not-compiled"),
+    "transformers-of-other-age",
+)
 
 
 # --- how it is built --------------------------------------------------------------------------------------------------
@@ -144,15 +147,16 @@ def weights_broken(engines: Engines) -> Iterator[Finding]:
 
 @check("engine.directory-closed", Severity.FAIL, layer="deployment")
 def directory_closed(engines: Engines) -> Iterator[Finding]:
-    """An engine may not write where it must.
+    """An engine may not write where it must, or its image does not know its user.
 
     Why: a mounted directory keeps the host's owner, and the container's user is another one; or the file system is
-        read-only. The cache of models and of compiled kernels is what it writes.
+        read-only. The cache of models and of compiled kernels is what it writes. torch asks for the user's name too,
+        which a UID that is not in the image's /etc/passwd does not have.
     Fix: give the directory to the container's user (chown -R UID), or mount a volume of its own there, or set HF_HOME
         and VLLM_CACHE_ROOT to one that it may write.
     Source: https://docs.docker.com/engine/storage/bind-mounts/
     """
-    for engine, cause in engines.ended("directory-closed"):
+    for engine, cause in engines.ended("directory-closed", "user-unknown"):
         yield logged(engine, cause, Seen("user", engine.user or "root", f"docker inspect {engine.name}"))
 
 

@@ -99,7 +99,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "engine.arguments-refused": (
         *("argument-unknown", "architecture-unknown", "context-longer-than-model"),
         *("batch-smaller-than-context", "argument-refused", "quantization-does-not-fit"),
-        *("tokenizer-class-unknown", "weights-do-not-fit", "lora-rank-too-large"),
+        *("tokenizer-class-unknown", "weights-do-not-fit", "lora-rank-too-large", "port-from-service"),
     ),
     "engine.disk-full": ("disk-full",),
     "engine.forked-after-cuda": ("forked-after-cuda",),
@@ -109,10 +109,11 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "engine.mig-uuid-not-understood": ("mig-uuid-not-understood",),
     "engine.kernel-fault": ("kernel-fault",),
     "engine.weights-broken": ("weights-broken",),
-    "engine.directory-closed": ("directory-closed",),
+    "engine.directory-closed": ("directory-closed", "user-unknown"),
     "engine.model-wants-own-code": ("wants-own-code",),
     "engine.installation-mixed": (
         *("installation-mixed", "architecture-not-inspected", "kernels-not-compiled", "triton-backend-missing"),
+        "transformers-of-other-age",
     ),
     "engine.compiler-missing": ("compiler-missing",),
     "engine.too-many-open-files": ("too-many-open-files",),

@@ -44,6 +44,7 @@ TOLD: dict[str, tuple[str, str]] = {
     "decode.quantized-not-faster": ("the AWQ model is slower than fp16", "量化反而慢"),
     "decode.draft-does-not-fit": ("draft and target vocab_size differ, must match", ""),
     "decode.model-name-unknown": ("404: The model `gpt-4` does not exist.", ""),
+    "decode.key-refused": ('INFO: 10.0.0.7:51516 - "GET /v1/models HTTP/1.1" 401 Unauthorized', ""),
     "decode.chat-template-missing": ("default chat template is no longer allowed, so you must provide one", ""),
     "driver.installer-held-up": ("ERROR: You appear to be running an X server; please exit X before installing.", ""),
     "driver.wsl-gpu-blocked": ("WSL2: Failed to initialize NVML: GPU access blocked by the operating system", ""),
@@ -100,6 +101,12 @@ RPC = "[ 90.1] NVRM: _kgspRpcRecvPoll: Timeout waiting for RPC from GSP!"
 )
 def test_a_gpus_silent_firmware_is_named(line: str, words: str) -> None:
     assert found("gpu.gsp-timeout", healthy_host(kernel_log=(line,)))[0].message.endswith(words)
+
+
+def test_firmware_that_falls_silent_behind_a_failed_nvlink_follows_from_that() -> None:
+    link = "[ 80.0] NVRM: Xid (PCI:0000:02:00): 74, pid=77, name=python3, NVLink: fatal error detected on link 8(0x0)"
+    assert found("gpu.gsp-timeout", healthy_host(kernel_log=(link, XID_119))) == []
+    assert found("gpu.gsp-timeout", healthy_host(kernel_log=(XID_119, link))) != []
 
 
 def test_other_xids_are_not_the_firmwares() -> None:

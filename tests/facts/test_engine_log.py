@@ -64,6 +64,11 @@ SAID = {
     "kernel-fault": "RuntimeError: CUDA error: an illegal memory access was encountered",
     "weights-broken": "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
     "directory-closed": "PermissionError: [Errno 13] Permission denied: '/root/.cache/huggingface/hub'",
+    "user-unknown": "vllm: getpass.py: KeyError: 'getpwuid(): uid not found: 1000680000'",
+    "port-from-service": "ValueError: VLLM_PORT 'tcp://10.96.3.7:8000' appears to be a URI.",
+    "transformers-of-other-age": (
+        "vllm serve: transformers: AttributeError: 'LlamaTokenizerFast' object has no attribute 'vocab_words'"
+    ),
     "wants-own-code": "ValueError: The repository org/m contains custom code which must be executed to load it",
     "installation-mixed": "ImportError: /opt/vllm/_C.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEab",
     "compiler-missing": "RuntimeError: Failed to find C compiler. Please specify via CC (triton)",
