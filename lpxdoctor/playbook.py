@@ -24,7 +24,7 @@ from lpxdoctor.termination import Stop, stoppable
 POLL_S = 0.2
 # All of this process's environment that a run gets: the rest would end in artifacts, and in processes on the hosts.
 _PASSED_ON = re.compile(
-    r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|LD_LIBRARY_PATH|SSH_AUTH_SOCK|KRB5CCNAME|XDG_RUNTIME_DIR"
+    r"PATH|PYTHONPATH|HOME|USER|LOGNAME|SHELL|TMPDIR|LD_LIBRARY_PATH|SSH_AUTH_SOCK|KRB5CCNAME|XDG_RUNTIME_DIR"
     r"|https?_proxy|no_proxy|HTTPS?_PROXY|NO_PROXY|SSL_CERT_(FILE|DIR)"
     r"|AWX_\w+|RUNNER_\w+|ANSIBLE_(CALLBACK_PLUGINS|STDOUT_CALLBACK|RETRY_FILES_ENABLED)"  # the runner's own
 )

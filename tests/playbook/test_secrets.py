@@ -91,3 +91,14 @@ def test_host_keys_are_checked_and_no_other_settings_apply(
     seen: list[TaskEvent] = []
     run(seen.append)
     assert [str(item["item"]) for item in seen[-1].result["results"]] == ["True", "10"]
+
+
+@pytest.mark.slow
+def test_ansible_is_imported_from_where_lpxdoctor_is(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where both lie in a directory that PYTHONPATH names, without a virtual environment."""
+    (tmp_path / "beside_us.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    write("    - ansible.builtin.command: {argv: ['{{ ansible_playbook_python }}', -c, 'import beside_us']}\n")
+    assert run().failed == {}
