@@ -7,7 +7,7 @@ from lpxdoctor.facts.engine import Engines
 
 _REFUSED = (
     *("argument-unknown", "argument-refused", "architecture-unknown", "tokenizer-class-unknown", "weights-do-not-fit"),
-    "port-from-service",
+    *("port-from-service", "sequences-exceed-states", "items-per-request"),
     *("context-longer-than-model", "batch-smaller-than-context", "quantization-does-not-fit", "lora-rank-too-large"),
 )
 
@@ -40,7 +40,7 @@ def model_not_found(engines: Engines) -> Iterator[Finding]:
         HF_HUB_OFFLINE=1, or name a mirror (HF_ENDPOINT) or the proxy (HTTPS_PROXY).
     Source: https://github.com/vllm-project/vllm/issues/8262
     """
-    for engine, cause in engines.ended("model-not-found", "hub-unreachable"):
+    for engine, cause in engines.ended("model-not-found", "hub-unreachable", "vocabulary-not-downloaded"):
         mounts = ", ".join(mount.target for mount in engine.mounts) or "none"
         yield logged(
             engine, cause, Seen("model", engine.model), Seen("mounts", mounts, f"docker inspect {engine.name}")

@@ -24,6 +24,7 @@ _NOT_TALKING = (
     *("nccl-failed", "nccl-no-interface", "nccl-gpu-twice", "nccl-memory-not-locked", "nccl-multicast"),
     "peer-access-refused",
 )
+_NO_CODE = ("no-kernel-image", "kernel-wants-larger-gpu", "triton-assembler-too-old", "sinks-not-supported")
 
 
 def _option(engine: Engine, *names: str) -> Seen:
@@ -143,7 +144,7 @@ def no_code_for_gpu(engines: Engines) -> Iterator[Finding]:
         compute capability 7.5 one of vLLM 0.19 or older, and below 7.0 another engine.
     Source: https://github.com/vllm-project/vllm/issues/16307; https://github.com/vllm-project/vllm/issues/1936
     """
-    for engine, cause in engines.ended("no-kernel-image", "kernel-wants-larger-gpu", "triton-assembler-too-old"):
+    for engine, cause in engines.ended(*_NO_CODE):
         yield logged(engine, cause, Seen("image", engine.image))
 
 

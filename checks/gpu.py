@@ -22,9 +22,9 @@ def lost(host: Host, gpus: Gpus) -> Iterator[Finding]:
 
     Why: the card no longer answers over PCI Express, though it did at boot. Programs on it are dead, and any call to
     the driver may hang while it waits for it. Mostly it is power, heat, the seat of the card or a riser.
-    Fix: reboot, with the power cut for some seconds where a warm reboot does not bring it back. Then look at the power
-    supply's and the board controller's event log (ipmitool sel list), at the seat and at the temperature. A card that
-    falls off again under load, in another slot too, is to be replaced.
+    Fix: reboot, with the power cut for some seconds where a warm reboot does not bring it back. Then reseat the card,
+        its riser and its power cables; look at the power supply's and the board controller's event log (ipmitool sel
+        list) and at the temperature. A card that falls off again under load, in another slot too, is to be replaced.
     Source: https://docs.nvidia.com/deploy/xid-errors/ (Xid 79); https://docs.nvidia.com/deploy/gpu-debug-guidelines/
     """
     logged = [Seen("kernel log", str(event), event.where) for event in supporting(host) if event.code == 79]

@@ -108,7 +108,8 @@ def test_what_was_given_comes_after_what_the_engine_needs() -> None:
 
 
 def test_an_image_of_ones_own_and_a_variable_of_the_file_win() -> None:
-    made = role_variables(Request(name="a", variables={"engine_gpu": "cdi"}, image="own:1"), cpu())
+    choice = choose(host(None, on_bus=0), catalogue(), own_image="own:1")
+    made = role_variables(Request(name="a", variables={"engine_gpu": "cdi"}), choice)
     assert (made["engine_image"], made["engine_gpu"]) == ("own:1", "cdi")
 
 

@@ -97,7 +97,7 @@ def role_variables(request: Request, choice: Choice) -> dict[str, Any]:
     variant = choice.variant
     own: dict[str, Any] = {
         "engine_name": request.name,
-        "engine_image": request.image or choice.reference,
+        "engine_image": choice.reference,
         "engine_command": list(variant.command),
     }
     if isinstance(variant, Built):

@@ -218,7 +218,7 @@ def _settle(
 
 def _choose(target: Target, request: Request) -> Choice:
     try:
-        return choose(target.gpu, catalogue(), request.variant)
+        return choose(target.gpu, catalogue(), request.variant, request.image)
     except DeployError as error:
         raise DeployError(f"{target.name}: {error}") from None
 

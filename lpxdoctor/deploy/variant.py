@@ -1,7 +1,7 @@
 """Which pinned engine a host gets: its driver and GPUs in, a variant with the reason, or a refusal, out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from packaging.version import Version
 
@@ -33,10 +33,13 @@ class Choice:
     reason: str
     arguments: tuple[str, ...]  # those of the variant, and what the host's GPUs need besides
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    own_image: str | None = None  # the user's, in place of the variant's
 
     @property
     def reference(self) -> str:
         """Return what Docker pulls or has: the digest alone, for a tag beside it would only be ignored."""
+        if self.own_image:
+            return self.own_image
         if isinstance(self.variant, Built):
             return self.variant.tag
         return f"{self.variant.tag.rpartition(':')[0]}@{self.variant.digest}"
@@ -52,15 +55,18 @@ def variants(catalogue: Catalogue) -> tuple[Image | Built, ...]:
     return (*catalogue.images, *catalogue.built)
 
 
-def choose(host: GpuHost, catalogue: Catalogue, wanted: str | None = None) -> Choice:
-    """Return the first variant that the host can run, or the one asked for.
+def choose(host: GpuHost, catalogue: Catalogue, wanted: str | None = None, own_image: str | None = None) -> Choice:
+    """Return the first variant that the host can run, or the one asked for; an image of the user's is started like it.
 
     Raises:
         UsageError: there is no variant of that name.
         DeployError: none fits, or it cannot be known; the message says what to do.
     """
-    if wanted is not None:
-        return _named(host, catalogue, wanted)
+    chosen = _named(host, catalogue, wanted) if wanted is not None else _first(host, catalogue)
+    return replace(chosen, own_image=own_image)
+
+
+def _first(host: GpuHost, catalogue: Catalogue) -> Choice:
     if host.driver is None:
         return _without_driver(host, catalogue)
     found = verdict.first_that_runs(catalogue.images, host.driver, _cards(host))

@@ -7,6 +7,7 @@ import msgspec
 
 from lpxdoctor.deploy.difference import changed_lines
 from lpxdoctor.deploy.rollout import Change, HostResult
+from lpxdoctor.deploy.variant import Choice
 from lpxdoctor.deployments import Deployment
 from lpxdoctor.report.encoding import pretty
 
@@ -83,7 +84,7 @@ def _host(result: HostResult) -> HostDocument:
     return HostDocument(
         host=result.host,
         variant=result.choice.variant.name,
-        reason=result.choice.reason,
+        reason=_reason(result.choice),
         changes=tuple(ChangeDocument(task=change.task, lines=_lines(change)) for change in result.changes),
         started_s=result.seconds,
         exposed=result.exposed,
@@ -92,11 +93,20 @@ def _host(result: HostResult) -> HostDocument:
 
 
 def _planned(result: HostResult) -> list[str]:
-    engine = f"engine {result.choice.variant.engine} ({result.choice.variant.name}: {result.choice.reason})"
+    choice = result.choice
+    engine = f"{choice.own_image or f'engine {choice.variant.engine}'} ({_why(choice)})"
     if not result.changes:
         return [f"{result.host}: nothing would change; {engine}"]
     changes = (line for change in result.changes for line in (f"  {change.task}", *_indented(change)))
     return [f"{result.host}: would change; {engine}", *changes]
+
+
+def _why(choice: Choice) -> str:
+    return f"{choice.variant.name}: {_reason(choice)}"
+
+
+def _reason(choice: Choice) -> str:
+    return "your own image, started as this variant is" if choice.own_image else choice.reason
 
 
 def _indented(change: Change) -> list[str]:
@@ -119,7 +129,7 @@ def _deployed(result: HostResult) -> list[str]:
         f"{deployed.name}{on}: vLLM {version} serves {deployed.served_model}; {done}",
         f"  url    {deployed.url}{on}",
         f"  key    {deployed.api_key_file}{on}",
-        f"  image  {deployed.image} ({result.choice.variant.name}: {result.choice.reason})",
+        f"  image  {deployed.image} ({_why(result.choice)})",
         *([exposed] if result.exposed else []),
         f"  next   lpxdoctor baseline {deployed.name}",
     ]

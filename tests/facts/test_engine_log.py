@@ -64,6 +64,10 @@ SAID = {
     "kernel-fault": "RuntimeError: CUDA error: an illegal memory access was encountered",
     "weights-broken": "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
     "directory-closed": "PermissionError: [Errno 13] Permission denied: '/root/.cache/huggingface/hub'",
+    "sequences-exceed-states": "ValueError: max_num_seqs (256) exceeds available Mamba cache blocks (120).",
+    "items-per-request": "ValueError: At most 1 image(s) may be provided in one prompt.",
+    "vocabulary-not-downloaded": "openai_harmony.HarmonyError: error downloading or loading vocab file",
+    "sinks-not-supported": "AssertionError: Sinks are only supported in FlashAttention 3",
     "user-unknown": "vllm: getpass.py: KeyError: 'getpwuid(): uid not found: 1000680000'",
     "port-from-service": "ValueError: VLLM_PORT 'tcp://10.96.3.7:8000' appears to be a URI.",
     "transformers-of-other-age": (

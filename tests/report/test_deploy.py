@@ -1,6 +1,7 @@
 """What deploy and undeploy print: the same results as text and as JSON."""
 
 import json
+from dataclasses import replace
 
 from lpxdoctor.deploy.rollout import Change, HostResult
 from lpxdoctor.deploy.variant import GpuHost, catalogue, choose
@@ -51,6 +52,16 @@ def test_a_plan_has_the_lines_that_would_change() -> None:
     assert deploy.text([planned], plan=True).splitlines()[1:] == [
         *("  Start the container", "    -command: --a", "    +command: --b", "  Wait"),
     ]
+
+
+def test_an_image_of_ones_own_is_not_told_as_a_pinned_one() -> None:
+    own = replace(CHOICE, own_image="own:1")
+    new = HostResult(host="gpu-1", choice=own, changes=CHANGES, deployment=DEPLOYED, seconds=41.5)
+    (host,) = json.loads(deploy.to_json([new], plan=False))["hosts"]
+    assert host["reason"] == "your own image, started as this variant is"
+    assert f"sha256:0 ({own.variant.name}: {host['reason']})" in deploy.text([new], plan=False)
+    planned = replace(new, deployment=None, seconds=None)
+    assert deploy.text([planned], plan=True).startswith(f"gpu-1: would change; own:1 ({own.variant.name}: your own")
 
 
 def test_what_is_gone_and_what_was_not_there() -> None:
