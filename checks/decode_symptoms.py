@@ -182,7 +182,7 @@ def key_refused(symptoms: Symptoms) -> Iterator[Finding]:
 
 @check("decode.chat-template-missing", Severity.WARN, layer="deployment")
 def chat_template_missing(symptoms: Symptoms) -> Iterator[Finding]:
-    """The model has no chat template.
+    """The model has no chat template, or one that does not take what is sent.
 
     Why: chat requests are turned into one text by a template that comes with chat models. A base model has none, and
         the engine refuses, or answers nonsense with one that does not fit.
