@@ -39,7 +39,8 @@ def cdi_missing(container: Container) -> Iterator[Finding]:
 def cdi_invalid(container: Container) -> Iterator[Finding]:
     """A file among the CDI specifications cannot be read.
 
-    Why: Docker passes over such a file and says so only in its log. What it was to offer does not exist.
+    Why: Docker passes over such a file and says so only in its log. What it was to offer does not exist. A file may be
+        sound and of a newer version of CDI than an older Docker or Podman knows.
     Fix: write it anew, or remove it: sudo nvidia-ctk cdi generate --output=FILE
     Source: https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md; tried with Docker 28.5.2
     """

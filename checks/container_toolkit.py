@@ -56,9 +56,10 @@ def toolkit_missing(container: Container) -> Iterator[Finding]:
 def runtime_not_registered(container: Container) -> Iterator[Finding]:
     """The toolkit is installed and Docker was never told of it.
 
-    Why: the packages alone change nothing in Docker. Somebody has to register the runtime "nvidia" in daemon.json, or
-        write a CDI specification, and restart Docker.
-    Fix: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker
+    Why: the packages (nvidia-container-toolkit) alone change nothing in Docker. Somebody has to register the runtime
+        "nvidia" in daemon.json, or write a CDI specification, and restart Docker; so with containerd and CRI-O.
+    Fix: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker, with containerd
+        --runtime=containerd and its restart.
     Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/150
     """
     live = container.docker

@@ -247,9 +247,9 @@ def _module_on_disk(boot: Boot) -> str:
 def wrong_module_flavour(host: Host, driver: Driver, gpus: Gpus) -> Iterator[Finding]:
     """The loaded kernel module is of the flavour that cannot drive this GPU.
 
-    Why: NVIDIA builds its module twice. The open one needs a GPU with a system processor (GSP), Turing or newer;
-        Blackwell and newer work with nothing else. The wrong one loads without an error and leaves the card out:
-        nvidia-smi says "No devices were found".
+    Why: NVIDIA builds its module twice. The open kernel module needs a GPU with a system processor (GSP), Turing or
+        newer; Blackwell and newer work with nothing else; older ones take the proprietary one. The wrong one loads
+        without an error and leaves the card out: nvidia-smi says "No devices were found".
     Fix: install the other flavour of the same version and reboot: packages with -open in their names
         (nvidia-driver-BRANCH-open, nvidia-dkms-BRANCH-open, nvidia-open), or for Volta and older those without, of
         branch 580 at most. Remove the former first.

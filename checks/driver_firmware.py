@@ -14,11 +14,11 @@ from lpxdoctor.facts.driver import Driver, same_version
     fix="driver",
 )
 def firmware_missing(driver: Driver) -> Iterator[Finding]:
-    """The GPU's firmware for this driver is missing.
+    """The GPU's firmware for this driver is missing, or of another version.
 
-    Why: at start the driver loads firmware (GSP) of its very version from /lib/firmware/nvidia into the GPU. Without it
-        the open kernel module brings no GPU up, and the proprietary one only with NVreg_EnableGpuFirmware=0. A half
-        upgrade, or an initramfs without the files, leaves it behind.
+    Why: at start the driver loads firmware (GSP) of its very version from /lib/firmware/nvidia into the GPU. Without
+        it, or with a mismatch, the open kernel module brings no GPU up, and the proprietary one only with
+        NVreg_EnableGpuFirmware=0. A half upgrade, or an initramfs without the files, leaves it behind.
     Fix: install the firmware package of the driver's version (nvidia-firmware-BRANCH-VERSION, firmware-nvidia-gsp, or
         nvidia-driver-cuda), rebuild the initramfs (update-initramfs -u, dracut --force) and reboot.
     Source: https://download.nvidia.com/XFree86/Linux-x86_64/580.95.05/README/gsp.html

@@ -25,8 +25,8 @@ def _said(engine: Engine) -> tuple[Seen, ...]:
 def killed_for_memory(engines: Engines, host: Host) -> Iterator[Finding]:
     """The host's memory, or a container's limit of it, ran out under an engine.
 
-    Why: the kernel kills the engine then, or refuses it memory: main memory, not the GPU's. Loading takes about the
-        size of the weights for a while, and offloading to the CPU takes more for good.
+    Why: the kernel kills the engine then (OOM), or refuses it memory: main memory (RAM), not the GPU's. Loading takes
+        about the size of the weights for a while, and offloading to the CPU takes more for good.
     Fix: raise or take away the container's --memory, or free memory on the host. The kernel's line names which it was:
         CONSTRAINT_MEMCG is the container's limit.
     Source: https://docs.docker.com/engine/containers/resource_constraints/

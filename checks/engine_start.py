@@ -73,8 +73,8 @@ def compat_library_shadows_driver(engines: Engines) -> Iterator[Finding]:
 def driver_too_old(engines: Engines) -> Iterator[Finding]:
     """An engine's image needs a newer driver than this host has.
 
-    Why: its CUDA is newer than what the driver carries. Minor-version compatibility reaches over one major version of
-        CUDA only, and forward compatibility (error 804) is for data-centre GPUs.
+    Why: the driver is too old: the image's CUDA is newer than what it carries. Minor-version compatibility reaches over
+        one major version of CUDA only, and forward compatibility (error 804) is for data-centre GPUs.
     Fix: upgrade the driver to one that carries the image's CUDA (nvidia-smi shows it), or take an image of an older
         CUDA: for vLLM the tag that ends in -cu129. NVIDIA_DISABLE_REQUIRE=1 only silences the question, and helps where
         the image's compat libraries serve this GPU.
@@ -140,8 +140,8 @@ def no_code_for_gpu(engines: Engines) -> Iterator[Finding]:
 
     Why: kernels are compiled for the compute capabilities (sm_75 ... sm_120) that the image's makers chose. An older
         GPU was dropped from them, or a newer one is not yet in them. Neither driver nor memory is the reason.
-    Fix: for a new GPU take a newer image, or a wheel built for it (Blackwell: CUDA 12.8 and newer); for one below
-        compute capability 7.5 one of vLLM 0.19 or older, and below 7.0 another engine.
+    Fix: for a new GPU take a newer image, or a PyTorch and an engine whose wheels are built for it (Blackwell: CUDA
+        12.8 and newer); for one below compute capability 7.5 one of vLLM 0.19 or older, and below 7.0 another engine.
     Source: https://github.com/vllm-project/vllm/issues/16307; https://github.com/vllm-project/vllm/issues/1936
     """
     for engine, cause in engines.ended(*_NO_CODE):
@@ -167,7 +167,8 @@ def number_format_unsupported(engines: Engines) -> Iterator[Finding]:
 def split_impossible(engines: Engines) -> Iterator[Finding]:
     """The engine is told to split the model over more GPUs than it sees, or in a way that the model does not allow.
 
-    Why: each rank needs a GPU of its own, and attention heads are dealt out evenly.
+    Why: with tensor parallelism each rank needs a GPU of its own, and attention heads are dealt out evenly: their
+        number must be divisible by that of the ranks.
     Fix: set --tensor-parallel-size to a number that divides the heads and is no larger than the GPUs in the container.
     Source: https://docs.vllm.ai/en/latest/serving/parallelism_scaling.html
     """
@@ -179,7 +180,8 @@ def split_impossible(engines: Engines) -> Iterator[Finding]:
 def shared_memory_ran_out(engines: Engines) -> Iterator[Finding]:
     """An engine ended because /dev/shm in its container is too small.
 
-    Why: with several GPUs the ranks exchange data there, and Docker gives a container 64 MiB.
+    Why: with several GPUs the ranks exchange data there (NCCL), and Docker gives a container 64 MiB, as Kubernetes
+        gives a pod.
     Fix: recreate it with --ipc=host, or with --shm-size=16g.
     Source: https://github.com/vllm-project/vllm/issues/1710; https://docs.vllm.ai/en/stable/deployment/docker/
     """
@@ -192,10 +194,10 @@ def shared_memory_ran_out(engines: Engines) -> Iterator[Finding]:
 def gpus_do_not_talk(engines: Engines) -> Iterator[Finding]:
     """An engine ended because its GPUs could not talk to each other.
 
-    Why: NCCL connects the ranks by NVLink, PCI Express or shared memory. An IOMMU or access control (ACS) between two
-        cards, a fabric that is not up, or too little shared memory breaks it.
+    Why: NCCL connects the ranks by NVLink, PCI Express, shared memory or the network. An IOMMU or access control (ACS)
+        between two cards, a fabric that is not up, too little shared memory or the wrong network interface breaks it.
     Fix: start it once with -e NCCL_DEBUG=INFO and read the first line with WARN. NCCL_P2P_DISABLE=1 tells whether it is
-        the way between the cards.
+        the way between the cards, NCCL_SOCKET_IFNAME names the interface between machines.
     Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html;
         https://github.com/NVIDIA/nccl/issues/2079
     """

@@ -20,8 +20,8 @@ _CORRUPTED_INFOROM = 14
 def lost(host: Host, gpus: Gpus) -> Iterator[Finding]:
     """A GPU has fallen off the bus.
 
-    Why: the card no longer answers over PCI Express, though it did at boot. Programs on it are dead, and any call to
-    the driver may hang while it waits for it. Mostly it is power, heat, the seat of the card or a riser.
+    Why: the card no longer answers over PCI Express (Xid 79), though it did at boot. Programs on it are dead, and any
+        call to the driver may hang while it waits for it. Mostly it is power, heat, the seat of the card or a riser.
     Fix: reboot, with the power cut for some seconds where a warm reboot does not bring it back. Then reseat the card,
         its riser and its power cables; look at the power supply's and the board controller's event log (ipmitool sel
         list) and at the temperature. A card that falls off again under load, in another slot too, is to be replaced.

@@ -11,10 +11,10 @@ from lpxdoctor.policy import Policy
 def ecc_uncorrectable(gpus: Gpus) -> Iterator[Finding]:
     """A GPU has had uncorrectable memory errors.
 
-    Why: data was wrong and could not be repaired; the program that held it was stopped, and until the GPU is reset the
-    bad place may be used again.
+    Why: a fault of hardware: data in the card's memory was wrong and could not be repaired. The program that held it
+        was stopped, and until the GPU is reset the bad place may be used again.
     Fix: let what runs finish, then reset: sudo nvidia-smi --gpu-reset -i N (all GPUs at once with NVSwitch). If it
-    comes back, run the field diagnostics and replace the card.
+        comes back, run the field diagnostics and have the card replaced (RMA).
     Source: https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/
     """
     for gpu in gpus.working:

@@ -62,7 +62,8 @@ def graphics_session(gpus: Gpus) -> Iterator[Finding]:
 def mig_on(gpus: Gpus) -> Iterator[Finding]:
     """A GPU is split into MIG slices.
 
-    Why: an engine sees one slice of it, with a part of its memory and bandwidth; the whole GPU is not to be had.
+    Why: an engine sees one slice (instance) of it, with a part of its memory and bandwidth; the whole GPU is not to be
+        had.
     Fix: plan for the slice, or switch MIG off: nvidia-smi -i N -mig 0, and reset.
     Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
     """

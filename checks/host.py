@@ -112,8 +112,8 @@ def iommu_translates(host: Host) -> Iterator[Finding]:
 def acs_redirects(host: Host) -> Iterator[Finding]:
     """PCI bridges send traffic between the GPUs on a detour through the root complex.
 
-    Why: Access Control Services (ACS) on a bridge above a GPU force every packet to a peer up to the processor and down
-        again. NCCL collectives over PCI Express become slow, and with an IOMMU they can hang for good.
+    Why: Access Control Services (ACS) on a bridge above a GPU force every packet to a peer (P2P) up to the processor
+        and down again. NCCL collectives over PCI Express become slow, and with an IOMMU they can hang for good.
     Fix: switch ACS off in the firmware of the machine (often beside the IOMMU or virtualisation settings); until then
         clear it on the bridges shown, which lasts until the next boot:
             sudo setpci -s BRIDGE ECAP_ACS+6.w=0000
