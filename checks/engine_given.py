@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from lpxdoctor.check import Finding, Seen, Severity, check, logged
 from lpxdoctor.facts.engine import Engines
 
+_NOT_FOUND = ("model-not-found", "hub-unreachable", "vocabulary-not-downloaded", "mount-source-missing")
 _REFUSED = (
     *("argument-unknown", "argument-refused", "architecture-unknown", "tokenizer-class-unknown", "weights-do-not-fit"),
     *("port-from-service", "sequences-exceed-states", "items-per-request"),
@@ -40,7 +41,7 @@ def model_not_found(engines: Engines) -> Iterator[Finding]:
         HF_HUB_OFFLINE=1, or name a mirror (HF_ENDPOINT) or the proxy (HTTPS_PROXY).
     Source: https://github.com/vllm-project/vllm/issues/8262
     """
-    for engine, cause in engines.ended("model-not-found", "hub-unreachable", "vocabulary-not-downloaded"):
+    for engine, cause in engines.ended(*_NOT_FOUND):
         mounts = ", ".join(mount.target for mount in engine.mounts) or "none"
         yield logged(
             engine, cause, Seen("model", engine.model), Seen("mounts", mounts, f"docker inspect {engine.name}")

@@ -152,8 +152,8 @@ def directory_closed(engines: Engines) -> Iterator[Finding]:
     Why: a mounted directory keeps the host's owner, and the container's user is another one; or the file system is
         read-only. The cache of models and of compiled kernels is what it writes. torch asks for the user's name too,
         which a UID that is not in the image's /etc/passwd does not have.
-    Fix: give the directory to the container's user (chown -R UID), or mount a volume of its own there, or set HF_HOME
-        and VLLM_CACHE_ROOT to one that it may write.
+    Fix: give the directory to the container's user (chown -R UID), or mount a volume of its own there, or set HF_HOME,
+        VLLM_CACHE_ROOT and HOME to a writable one.
     Source: https://docs.docker.com/engine/storage/bind-mounts/
     """
     for engine, cause in engines.ended("directory-closed", "user-unknown"):

@@ -38,8 +38,9 @@ def xid_driver(host: Host) -> Iterator[Finding]:
 def xid_program(host: Host) -> Iterator[Finding]:
     """A program made a GPU fault since boot; the GPU is well.
 
-    Why: an illegal address or instruction in a kernel ends the program and nothing else. It is worth knowing when an
-    engine died at that time; again and again on one GPU and with any program, it is the card after all.
+    Why: an illegal address or instruction in a kernel of the application ends that and nothing else. It is worth
+        knowing when an engine died at that time; again and again on one GPU and with any program, it is the card after
+        all.
     Fix: match the process and the time with the engine's log; update the engine, or report it there.
     Source: https://docs.nvidia.com/deploy/xid-errors/ (13, 31, 43, 45)
     """

@@ -96,7 +96,9 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "engine.out-of-gpu-memory": ("out-of-memory", "allocator-without-nvml"),
     "engine.killed-for-memory": ("host-memory-refused",),
     "engine.model-gated": ("model-gated",),
-    "engine.model-not-found": ("model-not-found", "hub-unreachable", "vocabulary-not-downloaded"),
+    "engine.model-not-found": (
+        *("model-not-found", "hub-unreachable", "vocabulary-not-downloaded", "mount-source-missing"),
+    ),
     "engine.port-in-use": ("port-in-use",),
     "engine.arguments-refused": (
         *("argument-unknown", "architecture-unknown", "context-longer-than-model"),

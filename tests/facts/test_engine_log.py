@@ -66,6 +66,7 @@ SAID = {
     "directory-closed": "PermissionError: [Errno 13] Permission denied: '/root/.cache/huggingface/hub'",
     "sequences-exceed-states": "ValueError: max_num_seqs (256) exceeds available Mamba cache blocks (120).",
     "items-per-request": "ValueError: At most 1 image(s) may be provided in one prompt.",
+    "mount-source-missing": 'invalid mount config for type "bind": bind source path does not exist: /srv/m',
     "vocabulary-not-downloaded": "openai_harmony.HarmonyError: error downloading or loading vocab file",
     "sinks-not-supported": "AssertionError: Sinks are only supported in FlashAttention 3",
     "user-unknown": "vllm: getpass.py: KeyError: 'getpwuid(): uid not found: 1000680000'",
