@@ -53,8 +53,8 @@ class Measuring:
             answers = asked(there.endpoint, there.model.id, self.prompts, most, self.hooks.is_stopped)
             known = self._with_record(there, settings)
 
-            def once_more(found: Profile | None, more: Plan | None) -> Profile | None:
-                if found is None or more is None or self.hooks.is_stopped():
+            def once_more(found: Profile, more: Plan | None) -> Profile | None:
+                if more is None or self.hooks.is_stopped():
                     return found
                 newer = measure(known, more, sampler, self.hooks, self.on_rung)
                 return None if newer is None else with_newer(found, newer)
